@@ -42,10 +42,7 @@ _fixed = refused(
 class SolvedQuantiles(abc.ABC):
     """A pytree whose arrays broadcast against its values."""
 
-    @property
-    @abc.abstractmethod
-    def support(self) -> Any:
-        """NumPyro's constraint."""
+    support: Any  # NumPyro's constraint
 
     @abc.abstractmethod
     def tails(self, x: Array) -> Pair:

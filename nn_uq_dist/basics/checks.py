@@ -48,13 +48,6 @@ def as_numeric(name: str, value: ArrayLike) -> ArrayLike:
 
 def float_dtype(*values: object) -> jnp.dtype:
     """Return the dtype that JAX promotion gives to `values`, at least JAX's default float."""
-    # A short way for arrays of one type: JAX's promotion takes as long as a small program.
-    first = getattr(values[0], "dtype", None)
-    if first == np.float32 and all(
-        getattr(value, "dtype", None) == first and not getattr(value, "weak_type", False)
-        for value in values
-    ):
-        return jnp.dtype(first)
     dtype = jnp.result_type(*values)
     return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 
@@ -82,38 +75,84 @@ def require_finite(
     name: str, value: object, remedy: str = "remove or replace such entries"
 ) -> None:
     """Raise ``ValueError`` if concrete `value` holds NaN or infinity."""
-    if is_concrete(value):
-        finite = np.isfinite(np.asarray(value))
-        if not finite.all():
-            bad = np.asarray(value)[~finite].ravel()[0]
-            raise ValueError(f"{name} must be finite, got {bad}{_place(~finite)}; {remedy}")
+    _refuse(name, value, lambda numbers: ~np.isfinite(numbers), "be finite", remedy)
+
+
+def as_finite(name: str, value: ArrayLike) -> ArrayLike:
+    """Return an array or a scalar of real numbers, finite where they are known."""
+    value = as_numeric(name, value)
+    require_finite(name, value)
+    return value
+
+
+def as_vectors(
+    name: str,
+    value: ArrayLike,
+    axis: str,
+    size: int,
+    remedy: str,
+    batch_shape: tuple[int, ...] = (),
+) -> ArrayLike:
+    """Return real numbers whose last axis has this size, and whose others fit the batch.
+
+    Parameters
+    ----------
+    name, value
+        The argument.
+    axis, size
+        Name of the last axis in messages, and its size.
+    remedy
+        For another size.
+    batch_shape
+        What the leading axes are to broadcast against.
+    """
+    value = as_numeric(name, value)
+    shape = np.shape(value)
+    if shape[-1:] != (size,):
+        raise ValueError(
+            f"{name} must have shape (..., {axis}) with {axis} = {size}, got shape {shape}; "
+            f"{remedy}"
+        )
+    broadcast_shapes(
+        f"the leading axes of {name} must broadcast against the batch shape",
+        **{name: shape[:-1], "batch_shape": batch_shape},
+    )
+    return value
 
 
 def require_nonnegative(name: str, value: object, remedy: str) -> None:
     """Raise ``ValueError`` if concrete `value` holds a negative entry."""
-    if is_concrete(value):
-        negative = np.asarray(value) < 0
-        if negative.any():
-            bad = np.asarray(value)[negative].ravel()[0]
-            raise ValueError(f"{name} must not be negative, got {bad}{_place(negative)}; {remedy}")
+    _refuse(name, value, lambda numbers: numbers < 0, "not be negative", remedy)
 
 
-def require_probabilities(name: str, value: object) -> None:
+def require_probabilities(name: str, value: ArrayLike) -> None:
     """Raise ``ValueError`` if concrete `value` holds a number outside of [0, 1]."""
+    _refuse(
+        name,
+        as_numeric(name, value),
+        lambda numbers: (numbers < 0) | (numbers > 1),
+        "be probabilities in [0, 1]",
+        "pass fractions such as 0.95, not percentages",
+    )
+
+
+def _refuse(
+    name: str,
+    value: object,
+    is_wrong: Callable[[np.ndarray], np.ndarray],
+    expected: str,
+    remedy: str,
+) -> None:
+    """Raise ``ValueError`` that shows the first wrong entry of a concrete value."""
     if is_concrete(value):
-        numbers = np.asarray(as_numeric(name, np.asarray(value)))
-        outside = (numbers < 0) | (numbers > 1)
-        if outside.any():
-            bad = numbers[outside].ravel()[0]
+        numbers = np.asarray(value)
+        wrong = is_wrong(numbers)
+        if wrong.any():
+            # A single number needs no index.
+            place = f" at index {first_index(wrong)}" if wrong.ndim else ""
             raise ValueError(
-                f"{name} must be probabilities in [0, 1], got {bad}{_place(outside)}; pass "
-                f"fractions such as 0.95, not percentages"
+                f"{name} must {expected}, got {numbers[wrong].ravel()[0]}{place}; {remedy}"
             )
-
-
-def _place(mask: np.ndarray) -> str:
-    """Where the first true entry is; a single number needs no index."""
-    return f" at index {first_index(mask)}" if mask.ndim else ""
 
 
 def first_index(mask: np.ndarray) -> tuple[int, ...]:

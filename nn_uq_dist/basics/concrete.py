@@ -41,13 +41,15 @@ def _is_staging(*arrays: Array) -> bool:
     return not is_concrete(jax.device_put(arrays[0] if arrays else np.float32(0.0)))
 
 
-def evaluated_now() -> AbstractContextManager[Any]:
+def evaluated_now(*values: object) -> AbstractContextManager[Any]:
     """Context in which functions of known numbers run now, even while ``jit`` traces.
 
-    Only then does it change anything: `jax.ensure_compile_time_eval` is a part of the key of every
-    program, so each one that runs inside and outside of it would be compiled twice.
+    Only then does it change anything, and only if all of `values` are known:
+    `jax.ensure_compile_time_eval` is a part of the key of every program, so each one that runs
+    inside and outside of it would be compiled twice.
     """
-    return jax.ensure_compile_time_eval() if _is_staging() else nullcontext()
+    now = is_concrete(*values) and _is_staging()
+    return jax.ensure_compile_time_eval() if now else nullcontext()
 
 
 def as_jax(value: Any, device: Any = None) -> Array:
@@ -86,13 +88,9 @@ def one_program[T](function: Callable[..., T], *, in_own_type: bool = False) -> 
         if not runs_in_numpy(*leaves) or sum(np.size(leaf) for leaf in leaves) > _MOST_NUMBERS:
             return _compiled(function, *trees)
         dtype = jnp.result_type(*leaves)
-
-        def of_type(part: Any) -> Any:
-            return part.astype(dtype) if np.issubdtype(part.dtype, np.floating) else part
-
         known = jax.tree.map(np.asarray, trees) if in_own_type else in_float64(trees)
         with np.errstate(all="ignore"):
-            return as_results(jax.tree.map(of_type, function(*known)), *leaves)
+            return as_results(function(*known), *leaves, dtype=dtype)
 
     return evaluate
 
@@ -108,14 +106,19 @@ def _compiled(function: Callable[..., Any], *trees: Any) -> Any:
     return function(*trees)
 
 
-def as_results(values: Any, *given: object) -> Any:
-    """NumPy arrays of a pytree as JAX arrays, on the device to which an argument is committed."""
+def as_results(values: Any, *given: object, dtype: Any = None) -> Any:
+    """NumPy arrays of a pytree as JAX arrays, on the device to which an argument is committed.
+
+    Floats are converted if a type is given.
+    """
 
     def one(value: Any) -> Any:
         if not isinstance(value, np.ndarray | np.generic):
             return value
         arrays = (part for part in given if isinstance(part, jax.Array))
-        return as_jax(value, next((part.device for part in arrays if part.committed), None))
+        device = next((part.device for part in arrays if part.committed), None)
+        is_float = np.issubdtype(value.dtype, np.floating)
+        return as_jax(value.astype(dtype) if dtype is not None and is_float else value, device)
 
     return jax.tree.map(one, values)
 
@@ -136,19 +139,9 @@ def with_nan_gradients[T](values: T) -> T:
     return marked
 
 
-# A rule of differentiation adds nothing to programs that do not differentiate.
-@jax.custom_jvp
-def _marked(values: Array) -> Array:
-    return values
-
-
-@_marked.defjvp
-def _marked_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (values,), (tangent,) = primals, tangents
-    # Outside of `jit` each operation would be a program.
-    if is_concrete(values) and not np.isnan(np.asarray(values)).any():
-        return values, tangent
-    return values, tangent * jnp.where(jnp.isnan(values), jnp.nan, 1)
+@jax.jit  # one program outside of `jit`
+def _marked(values: Array) -> Any:
+    return nan_unless(~jnp.isnan(values), values)
 
 
 def in_float64[T](tree: T) -> T:

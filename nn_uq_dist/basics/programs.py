@@ -8,11 +8,10 @@ was lowered: the text of the program holds all that is not passed as an argument
 function closes over are passed as arguments, so new weights of the same shapes need no new program.
 """
 
+import dataclasses
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -20,16 +19,14 @@ import jax.extend.core as jax_core
 import numpy as np
 from jax import lax
 
+from nn_uq_dist.basics.checks import is_concrete
+
 # Programs that are kept; the ones not used for longest go first.
 _MOST_PROGRAMS = 128
 # An argument of each program beside those of the function.
 _MARK = np.uint8(0)
 # What refers to things outside of the text of a program: functions of Python on the host.
 _OUTSIDE = ("callback", "stablehlo.send", "stablehlo.recv", "stablehlo.infeed", "stablehlo.outfeed")
-
-# Compiled programs hold no arrays and no Python functions of the caller.
-_programs: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
-_lock = threading.Lock()
 
 
 def compiled_once[T](function: Callable[..., T], *examples: Any) -> Callable[..., T]:
@@ -45,12 +42,12 @@ def compiled_once[T](function: Callable[..., T], *examples: Any) -> Callable[...
         `function` itself is returned.
     """
     leaves, structure = jax.tree.flatten(examples)
-    if _is_traced(leaves):
+    if not is_concrete(leaves):
         return function
     # JAX would remember what the same object computed before. A new partial object is another one.
     closed, shapes = jax.make_jaxpr(partial(function), return_shape=True)(*examples)
     constants = list(closed.consts)
-    if _is_traced(constants):
+    if not is_concrete(constants):
         return function
     program = _program(closed.jaxpr, [*constants, *leaves])
     out_structure = jax.tree.structure(shapes)
@@ -84,21 +81,30 @@ def _program(jaxpr: jax_core.Jaxpr, leaves: list[Any]) -> Callable[..., Any]:
         return lowered.compile()
     key = (
         hashlib.sha256(text.encode()).digest(),
-        tuple(map(_kind, leaves)),
-        # The text has no weak types.
-        tuple(str(variable.aval) for variable in jaxpr.outvars),
+        # The text has neither weak types nor devices.
+        tuple([str(jax.typeof(leaf)) for leaf in leaves]),
+        tuple([getattr(leaf, "sharding", None) for leaf in leaves]),
+        tuple([getattr(leaf, "committed", False) for leaf in leaves]),
+        tuple([str(variable.aval) for variable in jaxpr.outvars]),
         jax.config.jax_default_device,
     )
-    with _lock:
-        if key in _programs:
-            _programs.move_to_end(key)
-            return _programs[key]
-    program = lowered.compile()
-    with _lock:
-        _programs[key] = program
-        while len(_programs) > _MOST_PROGRAMS:
-            _programs.popitem(last=False)
-    return program
+    return _compiled(_Program(key, lowered.compile))
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class _Program:
+    """A program that is yet to be compiled, as an argument that only its key tells apart."""
+
+    key: Hashable
+    compile: Any = dataclasses.field(compare=False)
+
+
+@lru_cache(_MOST_PROGRAMS)
+def _compiled(program: _Program) -> Callable[..., Any]:
+    found: Any = program.compile()
+    # What is kept holds no arrays and no Python functions of the caller.
+    program.compile = None
+    return found
 
 
 def _is_complete(text: str, num_arguments: int) -> bool:
@@ -109,15 +115,3 @@ def _is_complete(text: str, num_arguments: int) -> bool:
     """
     signature = text.partition("@main(")[2].partition("\n")[0]
     return signature.count("%arg") == num_arguments and not any(word in text for word in _OUTSIDE)
-
-
-def _kind(leaf: Any) -> Hashable:
-    """What a program depends on besides its text: weak types, and devices."""
-    kind = jax.typeof(leaf)
-    if isinstance(leaf, jax.Array):
-        return str(kind), leaf.sharding, leaf.committed
-    return str(kind), None, False
-
-
-def _is_traced(leaves: list[Any]) -> bool:
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)

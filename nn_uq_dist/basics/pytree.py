@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
-import operator
 from collections.abc import Iterable
 from typing import Any
 
 import jax
 import numpy as np
 from numpyro.distributions import Distribution
+
+from nn_uq_dist.basics.checks import is_concrete
 
 
 def register_frozen[T](cls: type[T]) -> type[T]:
@@ -24,29 +25,24 @@ def register_frozen[T](cls: type[T]) -> type[T]:
     converted. This is why `jax.tree_util.register_dataclass`, which calls the constructor, is not
     used here.
     """
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    static = tuple(field.name for field in fields if field.metadata.get("static"))
-    names = tuple(field.name for field in fields if field.name not in static)
+    static: list[str] = []
+    names: list[str] = []
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        (static if field.metadata.get("static") else names).append(field.name)
+    keys = [jax.tree_util.GetAttrKey(name.removeprefix("_")) for name in names]
 
-    def structure(instance: T) -> tuple[Any, ...]:
-        return tuple(getattr(instance, name) for name in static)
+    def flatten(instance: T) -> tuple[list[Any], tuple[Any, ...]]:
+        children = [in_order(getattr(instance, name)) for name in names]
+        return children, tuple([getattr(instance, name) for name in static])
 
-    def flatten_with_keys(
-        instance: T,
-    ) -> tuple[tuple[tuple[jax.tree_util.GetAttrKey, Any], ...], tuple[Any, ...]]:
-        keyed = tuple(
-            (jax.tree_util.GetAttrKey(name.removeprefix("_")), in_order(getattr(instance, name)))
-            for name in names
-        )
-        return keyed, structure(instance)
-
-    def flatten(instance: T) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return tuple(in_order(getattr(instance, name)) for name in names), structure(instance)
+    def flatten_with_keys(instance: T) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        children, constants = flatten(instance)
+        return list(zip(keys, children, strict=True)), constants
 
     def unflatten(constants: tuple[Any, ...], children: Iterable[Any]) -> T:
         instance = object.__new__(cls)
-        for name, child in zip((*names, *static), (*children, *constants), strict=True):
-            object.__setattr__(instance, name, child)
+        for name, value in zip((*names, *static), (*children, *constants), strict=True):
+            object.__setattr__(instance, name, value)
         return instance
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
@@ -60,14 +56,14 @@ class _InOrder:
         self.distribution = distribution
 
     @staticmethod
-    def flatten(node: "_InOrder") -> tuple[tuple[tuple[Any, Any], ...], Any]:
+    def flatten(node: "_InOrder") -> tuple[list[tuple[Any, Any]], Any]:
         """Return the children, with their names as keys, and what makes a distribution of them."""
         kind = type(node.distribution)
         children, static = node.distribution.tree_flatten()
-        names, static_names = kind.gather_pytree_data_fields(), kind.gather_pytree_aux_fields()
-        by_name = sorted(zip(names, children, strict=True), key=operator.itemgetter(0))
-        keyed = tuple((jax.tree_util.GetAttrKey(name), in_order(part)) for name, part in by_name)
-        return keyed, (kind, tuple(sorted(zip(static_names, static, strict=True))))
+        by_name = dict(zip(kind.gather_pytree_data_fields(), children, strict=True))
+        constants = sorted(zip(kind.gather_pytree_aux_fields(), static, strict=True))
+        keyed = [(jax.tree_util.GetAttrKey(n), in_order(by_name[n])) for n in sorted(by_name)]
+        return keyed, (kind, tuple(constants))
 
     @staticmethod
     def unflatten(structure: Any, children: Iterable[Any]) -> Distribution:
@@ -117,7 +113,7 @@ def positions(batch_shape: tuple[int, ...], index: Any) -> np.ndarray:
     TypeError
         If there is no batch, or the index is traced.
     """
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(index)):
+    if not is_concrete(index):
         raise TypeError(
             "the index of a batch must be known, got a traced one; use jax.vmap, or index the "
             "arrays of the result"

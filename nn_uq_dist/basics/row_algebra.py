@@ -69,44 +69,27 @@ def products(scale: Array, other: Array | None = None) -> Array:
     has a standard deviation.
     """
     other = scale if other is None else other
-    product: Array = namespace(scale).where(_is_lost(scale, other), jnp.nan, scale * other)
-    return product
-
-
-def _is_lost(scale: Array, other: Array) -> Array:
-    """Whether the product of two numbers that are not zero has no number in the type."""
     found = scale * other
     limits = jnp.finfo(found.dtype)
     # Programs turn what is below the smallest normal number to zero.
     is_number = (found >= limits.tiny) & (found <= limits.max)
-    lost: Array = (scale != 0) & (other != 0) & ~is_number
-    return lost
+    is_lost = (scale != 0) & (other != 0) & ~is_number
+    product: Array = namespace(scale).where(is_lost, jnp.nan, found)
+    return product
 
 
 def in_squared_units(matrix: Array, unit: Array) -> Array:
     """A covariance in units of outputs ``(..., N)``, as it is; NaN where that has no number."""
     xp: Any = namespace(matrix)
-    square = xp.diagonal(matrix, axis1=-2, axis2=-1)
-    scale = (unit if xp is np else lax.stop_gradient(unit)) * _root(square)
-    lost = _is_lost(scale[..., None], scale[..., None, :])
-    total: Array = xp.where(lost, xp.nan, matrix * unit[..., None] * unit[..., None, :])
+    scale = unit * xp.sqrt(xp.diagonal(matrix, axis1=-2, axis2=-1))
+    is_lost = xp.isnan(products(scale[..., None], scale[..., None, :]))
+    total: Array = xp.where(is_lost, xp.nan, matrix * unit[..., None] * unit[..., None, :])
     return total
 
 
 def times_square(variance: Array, unit: Array) -> Array:
     """Variances in units, as they are; NaN where these have no number."""
-    scale = unit * _root(variance)
-    total: Array = namespace(variance).where(
-        _is_lost(scale, scale), jnp.nan, variance * unit * unit
-    )
-    return total
-
-
-def _root(variance: Array) -> Array:
-    """Square roots, as constants."""
-    constant: Any = variance if namespace(variance) is np else lax.stop_gradient(variance)
-    root: Array = namespace(variance).sqrt(constant)
-    return root
+    return products(variance * unit, unit)
 
 
 def binary_unit(size: Array) -> Array:
@@ -120,6 +103,12 @@ def binary_unit(size: Array) -> Array:
     # the first is a power of two: one operation, where the exponent and its power are a hundred.
     unit = lax.reduce_precision(lax.stop_gradient(size), jnp.finfo(size.dtype).nexp, 0)
     return jnp.where((unit > 0) & jnp.isfinite(unit), unit, 1)
+
+
+def squares_in_units(scale: Array) -> tuple[Array, Array]:
+    """Squares of scales in squares of units near them, and these units."""
+    unit = binary_unit(scale)
+    return (scale / unit) ** 2, unit
 
 
 def covariance_root(covariance: Array) -> Array:

@@ -124,17 +124,14 @@ def _slopes_and_residuals(
 ) -> tuple[list[Array], list[Array]]:
     r"""Slopes :math:`\phi'(h_n)`, shapes ``(N_n,)``, and :math:`\Delta\phi_n`, ``(..., N_n)``."""
     require_network(network)
-    mu, z = (checks.as_numeric(name, value) for name, value in (("mu", mu), ("z", z)))
+    mu = checks.as_numeric("mu", mu)
     if np.shape(mu) != (network.num_inputs,):
         raise ValueError(
             f"mu must have shape ({network.num_inputs},), got {np.shape(mu)}; pass one input of "
             f"network, and use jax.vmap over several"
         )
-    if np.shape(z)[-1:] != (network.num_inputs,):
-        raise ValueError(
-            f"z must have shape (..., {network.num_inputs}), got {np.shape(z)}; pass perturbations "
-            f"of the inputs along the last axis"
-        )
+    remedy = "pass perturbations of the inputs along the last axis"
+    z = checks.as_vectors("z", z, "N_x", network.num_inputs, remedy)
     dtype = checks.float_dtype(mu, z, network.output_matrix)
     signal = jnp.asarray(z, dtype)
     alpha = network.negative_slope.astype(dtype)

@@ -95,30 +95,36 @@ class LeakyReLUNetwork:
             )
         weights = _as_finite_sequence("hidden_weights", hidden_weights)
         shifts = _as_finite_sequence("biases", biases)
-        matrix = _as_finite("output_matrix", output_matrix)
-        _check_chain([np.shape(part) for part in weights], [np.shape(part) for part in shifts])
-        size = np.shape(weights[-1])[0]
-        if len(np.shape(matrix)) != 2 or np.shape(matrix)[1] != size or np.shape(matrix)[0] == 0:
+        if not weights or len(weights) != len(shifts):
             raise ValueError(
-                f"output_matrix must have shape (N_y, {size}), a column per neuron of the last "
-                f"hidden layer, got shape {np.shape(matrix)}; pass A of A @ phi(h_L)"
+                f"hidden_weights and biases must have one entry per hidden layer, at least one, "
+                f"got {len(weights)} and {len(shifts)}; pass zeros for a layer without bias"
             )
-        ends = (np.shape(weights[0])[1], np.shape(matrix)[0])
+        matrix = checks.as_finite("output_matrix", output_matrix)
+        if output_bias is not None:
+            output_bias = checks.as_finite("output_bias", output_bias)
+        size: int | None = None
+        for n, parts in enumerate(zip(weights, shifts, strict=True)):
+            size = _checked_layer((f"hidden_weights[{n}]", f"biases[{n}]"), *parts, "N", size)
+        ends = (
+            np.shape(weights[0])[1],
+            _checked_layer(("output_matrix", "output_bias"), matrix, output_bias, "N_y", size),
+        )
         if skip_connection and ends[0] != ends[1]:
             raise ValueError(
                 f"skip_connection must join as many inputs as outputs, got N_x = {ends[0]} and "
                 f"N_y = {ends[1]}; pass skip_connection=False"
             )
-        if output_bias is not None:
-            output_bias = _as_finite("output_bias", output_bias)
-            if np.shape(output_bias) != (ends[1],):
-                raise ValueError(
-                    f"output_bias must have shape ({ends[1]},), an entry per output, got shape "
-                    f"{np.shape(output_bias)}; pass None for no bias"
-                )
         slope = checks.as_numeric("negative_slope", negative_slope)
-        _check_slope(slope)
-
+        # Written so that NaN fails, too.
+        is_slope = np.shape(slope) == () and (
+            not checks.is_concrete(slope) or 0 <= np.asarray(slope) <= 1
+        )
+        if not is_slope:
+            raise ValueError(
+                f"negative_slope must be a scalar in [0, 1], got {slope}; pass 0.01 for the usual "
+                f"leaky ReLU, one slope for all neurons"
+            )
         given = (tuple(weights), tuple(shifts), matrix, output_bias)
         dtype = checks.float_dtype(*jax.tree.leaves(given))
         slope = jnp.asarray(slope, dtype)
@@ -279,50 +285,30 @@ def _as_finite_sequence(name: str, parts: Sequence[ArrayLike]) -> list[ArrayLike
             f"{name} must be a list or tuple of arrays, one per hidden layer, got "
             f"{type(parts).__name__}; put a single array in a tuple"
         )
-    return [_as_finite(f"{name}[{n}]", part) for n, part in enumerate(parts)]
+    return [checks.as_finite(f"{name}[{n}]", part) for n, part in enumerate(parts)]
 
 
-def _as_finite(name: str, part: ArrayLike) -> ArrayLike:
-    part = checks.as_numeric(name, part)
-    checks.require_finite(name, part)
-    return part
-
-
-def _check_chain(weights: list[tuple[int, ...]], biases: list[tuple[int, ...]]) -> None:
-    if not weights or len(weights) != len(biases):
+def _checked_layer(
+    names: tuple[str, str],
+    weights: ArrayLike,
+    bias: ArrayLike | None,
+    rows: str,
+    columns: int | None,
+) -> int:
+    """Check the shapes of a layer, given the number of its inputs if known; return its outputs."""
+    shape = np.shape(weights)
+    if len(shape) != 2 or columns not in {None, shape[-1]} or 0 in shape:
         raise ValueError(
-            f"hidden_weights and biases must have one entry per hidden layer, at least one, got "
-            f"{len(weights)} and {len(biases)}; pass zeros for a layer without bias"
+            f"{names[0]} must have shape ({rows}, {columns or 'N_x'}), a row per output and a "
+            f"column per input of the layer, got shape {shape}; transpose kernels that multiply "
+            f"from the right"
         )
-    previous: int | None = None
-    for n, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        columns = "N_x" if previous is None else str(previous)
-        fits = len(weight) == 2 and previous in {None, weight[-1]} and 0 not in weight
-        if not fits:
-            raise ValueError(
-                f"hidden_weights[{n}] must have shape (N, {columns}), a row per neuron and a "
-                f"column per neuron before, got shape {weight}; transpose kernels that multiply "
-                f"from the right"
-            )
-        if bias != weight[:1]:
-            raise ValueError(
-                f"biases[{n}] must have shape {weight[:1]}, as the rows of hidden_weights[{n}], "
-                f"got shape {bias}; pass an entry per neuron"
-            )
-        previous = weight[0]
-
-
-def _check_slope(slope: ArrayLike) -> None:
-    if np.shape(slope) != ():
+    if bias is not None and np.shape(bias) != shape[:1]:
         raise ValueError(
-            f"negative_slope must be a scalar, got shape {np.shape(slope)}; pass one slope for "
-            f"all neurons"
+            f"{names[1]} must have shape {shape[:1]}, as the rows of {names[0]}, got shape "
+            f"{np.shape(bias)}; pass an entry per row"
         )
-    # Written so that NaN fails, too.
-    if checks.is_concrete(slope) and not 0 <= np.asarray(slope) <= 1:
-        raise ValueError(
-            f"negative_slope must lie in [0, 1], got {slope}; pass 0.01 for the usual leaky ReLU"
-        )
+    return shape[0]
 
 
 def _require_same(network: Callable[[Array], Array], read: LeakyReLUNetwork) -> None:

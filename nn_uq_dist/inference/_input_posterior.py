@@ -24,7 +24,7 @@ from nn_uq_dist.inference._posterior_sampling import (
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inference._weighted_draws import systematic
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise
+from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
 
 if TYPE_CHECKING:
     import xarray as xr

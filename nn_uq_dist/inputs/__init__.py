@@ -5,8 +5,8 @@ and a map to what the network takes. `_input.py` is what everything downstream a
 All that is computed with terms is in `terms.py`, and the map in `structure.py`. `from_numpyro.py`
 makes inputs of distributions and of structures of them: by a family registered with
 `register_input_family` (`_families.py` has those of NumPyro) or by transforms. `linear_image.py`
-has the columns of independent random variables that linear outputs are made of. `flat_network.py`
-makes any network one between vectors.
+has the columns of independent random variables that linear outputs are made of, `output_noise.py`
+their noise. `flat_network.py` makes any network one between vectors.
 """
 
 from nn_uq_dist.inputs._families import register_input_family as register_input_family

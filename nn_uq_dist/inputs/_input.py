@@ -4,17 +4,18 @@ import dataclasses
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import as_covariance, as_variances, broadcast, one_program
+from nn_uq_dist.basics.concrete import as_variances, broadcast, one_program
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.basics.summary_line import described_line
@@ -86,7 +87,7 @@ class Input:
         input_map: InputMap | None = None,
     ) -> None:
         mean, size = parameter_checks.as_mean(mean)
-        parts: dict[str, tuple[ArrayLike, tuple[int, ...]]] = {}
+        parts = {}
         for i, term in enumerate(terms):
             shape = np.shape(term.factor)
             if len(shape) < 2 - term.is_diagonal or term.stop > size:
@@ -94,12 +95,23 @@ class Input:
                     f"terms[{i}] must have rows of the {size} inputs, got a factor of shape "
                     f"{shape} from input {term.start} on; pass a row for each input that it moves"
                 )
-            parts[f"terms[{i}]"] = term.factor, shape[-1 if term.is_diagonal else -2 :]
-        placed = parameter_checks.in_one_batch(**parts, mean=(mean, (size,)))
-        object.__setattr__(self, "mean", placed.pop("mean"))
-        factors = zip(terms, placed.values(), strict=True)
-        terms = tuple(dataclasses.replace(term, factor=factor) for term, factor in factors)
-        object.__setattr__(self, "terms", terms)
+            parts[f"terms[{i}]"] = term, shape[-1 if term.is_diagonal else -2 :]
+        self._place(mean, parts, input_map)
+
+    def _place(
+        self,
+        mean: ArrayLike,
+        parts: Mapping[str, tuple[InputTerm, tuple[int, ...]]],
+        input_map: InputMap | None = None,
+    ) -> None:
+        """Set the fields, with terms of these names and shapes without a batch."""
+        arrays = {name: (term.factor, own) for name, (term, own) in parts.items()}
+        placed = parameter_checks.in_one_batch(**arrays, mean=(mean, np.shape(mean)[-1:]))
+        terms = [
+            dataclasses.replace(term, factor=placed[name]) for name, (term, _) in parts.items()
+        ]
+        object.__setattr__(self, "mean", placed["mean"])
+        object.__setattr__(self, "terms", tuple(terms))
         object.__setattr__(self, "input_map", input_map)
 
     @classmethod
@@ -194,14 +206,13 @@ class Input:
         remedies = {"half_width": "pass (high - low) / 2", "scale": "pass standard deviations"}
         is_diagonal = name in remedies
         if is_diagonal:
-            factor = parameter_checks.as_scales(name, value, size, remedies[name])
+            factor: Any = parameter_checks.as_scales(name, value, size, remedies[name])
         else:
             factor = parameter_checks.as_factor(name, value, size)
-        own = (size,) if is_diagonal else np.shape(factor)[-2:]
-        placed = parameter_checks.in_one_batch(**{name: (factor, own)}, mean=(mean, (size,)))
-        is_uniform = name == "half_width"
-        term = InputTerm(placed[name], is_uniform=is_uniform, is_diagonal=is_diagonal)
-        return cls(placed["mean"], [term])
+        term = InputTerm(factor, is_uniform=name == "half_width", is_diagonal=is_diagonal)
+        found = object.__new__(cls)
+        found._place(mean, {name: (term, (size,) if is_diagonal else np.shape(factor)[-2:])})
+        return found
 
     @classmethod
     def known(cls, values: ArrayLike) -> Self:
@@ -299,7 +310,7 @@ class Input:
         >>> print(f.mean, f.variance.round(4))
         [2. 1.] [4. 1.]
         """
-        draws = parameter_checks.as_finite("draws", draws)
+        draws = checks.as_finite("draws", draws)
         shape = np.shape(draws)
         if len(shape) < 2 or shape[0] < 2:
             raise ValueError(
@@ -396,17 +407,24 @@ class Input:
     @property
     def covariance(self) -> Array:
         """Covariance, ``batch_shape + (N_x, N_x)``; NaN where the type has no such number."""
-        return as_covariance(*one_program(terms.covariance)(self.mean, self.terms))
+        size = self.num_inputs
+        identity = np.broadcast_to(np.eye(size, dtype=self.dtype), (*self.mean.shape, size))
+        return self.image(identity).covariance
 
     @property
     def half_width(self) -> Array | None:
         """Half-width of the uniform part at each input, shaped as `mean`; None without one."""
-        return terms.half_width(self.mean, self.terms)
+        return self._of_part(terms.half_width, is_uniform=True)
 
     @property
     def normal_scale(self) -> Array | None:
         """Standard deviation of the normal part at each input, as `mean`; None without one."""
-        return terms.normal_scale(self.mean, self.terms)
+        return self._of_part(terms.standard_deviation, is_uniform=False)
+
+    def _of_part(self, function: Callable[..., Array], *, is_uniform: bool) -> Array | None:
+        """What a function finds of the terms of one kind, None without any."""
+        own = tuple(term for term in self.terms if term.is_uniform == is_uniform)
+        return one_program(function)(self.mean, own) if own else None
 
     @property
     def has_independent_entries(self) -> bool:
@@ -426,7 +444,7 @@ class Input:
         -------
         tuple of Array or None
             :math:`J A`, shape ``(..., N_y, n)``, and :math:`J B`, shape ``(..., N_y, m)``; None
-            where there are no columns. Both are None if nothing is random.
+            where there are no columns. If nothing is random there is one normal column of zeros.
         """
         return one_program(terms.columns)(jacobian, self.terms)
 
@@ -473,11 +491,7 @@ class Input:
         )
         # A NumPy array stays one: an input in float64 (`in_float64`) gives an image in float64.
         rows: Any = given if isinstance(given, np.ndarray) else jnp.asarray(given)
-        uniform, normal = self.columns(rows)
-        if uniform is None and normal is None:
-            # Of known inputs. Where a Jacobian holds NaN the outputs are no constants.
-            uniform = rows[..., :1] * 0
-        return LinearImage(uniform, normal)
+        return LinearImage(*self.columns(rows))
 
     def expand(self, batch_shape: tuple[int, ...]) -> Self:
         """Return the same input with its arrays broadcast to `batch_shape`.
@@ -494,6 +508,8 @@ class Input:
         (4, 3)
         """
         batch_shape, present = tuple(batch_shape), self.batch_shape
+        if batch_shape == present:
+            return self
         ends = zip(reversed(present), reversed(batch_shape), strict=False)
         if len(present) > len(batch_shape) or any(own not in {1, new} for own, new in ends):
             raise ValueError(
@@ -550,8 +566,10 @@ class Input:
         The first ``n`` coordinates are probabilities of the uniform variables, the others of the
         normal ones.
         """
-        count = self.num_standard_variables[0]
-        return self.deviation_at(*terms.standard_values(points, count))
+        # A point next to one may have rounded to it, where the normal variable is infinite.
+        tiny, count = jnp.finfo(points.dtype).eps / 2, self.num_standard_variables[0]
+        safe = jnp.clip(points, tiny, 1 - tiny)
+        return self.deviation_at(2 * safe[..., :count] - 1, ndtri(safe[..., count:]))
 
     @property
     def is_vector(self) -> bool:

@@ -25,7 +25,7 @@ REMEDY = (
 _ARRAYS = (jax.ShapeDtypeStruct, dict, list, tuple, type(None))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class FlatNetwork:
     """A network between vectors, made by `flat_network`.
 
@@ -58,22 +58,17 @@ class FlatNetwork:
 
     def __call__(self, x: Array) -> Array:
         """Outputs ``(N_y,)`` at one vector ``(N_x,)`` of a distribution whose map has no batch."""
-        return self._outputs(self.distribution.network_input(x))
+        return self.structure.ravel(self.network(self.distribution.network_input(x)), self.dtype)
 
     def at_draws(self, draws: Any) -> Array:
         """Outputs ``(n, *batch_shape, N_y)`` at draws of the input, ``(n, *batch_shape, N_x)``."""
-        axes = 1 + len(self.distribution.batch_shape)
-        values = self.distribution.network_input(draws)
-        lead = jax.tree.leaves(values)[0].shape[:axes]
-        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[axes:]), values)
-        return jax.vmap(self._outputs)(rows).reshape(*lead, self.num_outputs)
 
-    def _outputs(self, value: Any) -> Array:
-        output = self.network(value)
-        if self.structure.is_vector:  # it keeps its type
-            vector: Array = output
-            return vector
-        return self.structure.ravel(output, self.dtype)
+        def at_one(value: Any) -> Array:
+            return self.structure.ravel(self.network(value), self.dtype)
+
+        for _ in range(1 + len(self.distribution.batch_shape)):
+            at_one = jax.vmap(at_one)
+        return at_one(self.distribution.network_input(draws))
 
 
 def flat_network(network: Callable[[Any], Any], distribution: Input) -> FlatNetwork:

@@ -4,148 +4,18 @@ import dataclasses
 import math
 import operator
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import as_covariance, as_variances, broadcast, one_program
+from nn_uq_dist.basics.concrete import as_covariance, as_variances, one_program
 from nn_uq_dist.basics.pytree import register_frozen
-from nn_uq_dist.basics.row_algebra import binary_unit, covariance_root, gram, namespace, norm
+from nn_uq_dist.basics.row_algebra import binary_unit, gram, namespace, norm, squares_in_units
 from nn_uq_dist.basics.summary_line import summary_line
-from nn_uq_dist.inputs import parameter_checks
+from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
 from nn_uq_dist.inputs.terms import UNIFORM_VARIANCE, joined
-
-
-class OutputNoise(NamedTuple):
-    """Standard deviations of the noise, and correlations of the noise of different outputs.
-
-    Scales have numbers where their squares have none.
-
-    Attributes
-    ----------
-    scale : array, shape (..., N_y)
-        The root of the diagonal of `noise_covariance` included.
-    coupling : array, shape (..., N_y, N_y), or None
-        The correlation off its diagonal, where it is zero.
-    """
-
-    scale: Any
-    coupling: Any = None
-
-    @property
-    def correlation(self) -> Any:
-        """Shape ``(..., N_y, N_y)``."""
-        unit = namespace(self.scale).eye(self.scale.shape[-1], dtype=self.scale.dtype)
-        return unit if self.coupling is None else unit + self.coupling
-
-    @property
-    def covariance(self) -> Any:
-        """Shape ``(..., N_y, N_y)``."""
-        return one_program(_covariance_of_noise)(self)
-
-    @property
-    def root(self) -> Any:
-        """A matrix ``R`` with the covariance ``R R^T``, shape ``(..., N_y, N_y)``."""
-        matrix = self.correlation
-        root = matrix if self.coupling is None else covariance_root(matrix)
-        return self.scale[..., None] * root
-
-    def plus(self, other: "OutputNoise") -> "OutputNoise":
-        """Return the sum of two independent noises."""
-        return OutputNoise(*one_program(_sum)(self, other))
-
-
-def output_noise(
-    noise_scale: ArrayLike | None,
-    noise_covariance: ArrayLike | None,
-    shape: tuple[int, ...],
-    like: Any,
-) -> OutputNoise | None:
-    """Return the sum of both kinds of noise, or ``None`` if there is none.
-
-    Parameters
-    ----------
-    noise_scale
-        Standard deviation of independent normal noise; broadcasts against `shape`.
-    noise_covariance
-        Covariance of correlated normal noise, shape ``(..., N_y, N_y)``.
-    shape
-        Batch shape and number of outputs, ``(..., N_y)``.
-    like
-        An array of the outputs, for library and type.
-
-    Raises
-    ------
-    TypeError
-        If an argument is not an array of real numbers.
-    ValueError
-        If one does not broadcast, or is known and not finite; if a known scale is negative, or a
-        known covariance not symmetric and positive semidefinite. A negative scale that is traced
-        becomes NaN.
-    """
-    found = []
-    if noise_scale is not None:
-        given = checks.as_numeric("noise_scale", noise_scale)
-        wide = checks.broadcast_shapes(
-            "noise_scale must broadcast against the outputs (..., N_y)",
-            noise_scale=np.shape(given),
-            outputs=shape,
-        )
-        remedy = "pass a standard deviation"
-        scale = parameter_checks.as_scales("noise_scale", given, shape[-1], remedy, "the outputs")
-        found.append(OutputNoise(_placed(scale, scale, like, wide)))
-    if noise_covariance is not None:
-        given = parameter_checks.as_finite("noise_covariance", noise_covariance)
-        remedy = "for independent noise use noise_scale"
-        matrix = parameter_checks.as_covariance("noise_covariance", given, shape[-1], remedy)
-        checks.broadcast_shapes(
-            "the leading axes of noise_covariance must broadcast against the batch shape",
-            noise_covariance=np.shape(matrix)[:-2],
-            batch_shape=shape[:-1],
-        )
-        parts = scale_and_coupling(matrix)
-        found.append(OutputNoise(*(_placed(part, given, like, part.shape) for part in parts)))
-    return reduce(OutputNoise.plus, found[::-1]) if found else None
-
-
-def _placed(value: ArrayLike, given: ArrayLike, like: Any, shape: tuple[int, ...]) -> Any:
-    """What is made of an argument, in the library of `like` and in the common type."""
-    if namespace(like) is np:
-        return np.broadcast_to(np.asarray(value, like.dtype), shape)
-    return broadcast(value, checks.float_dtype(given, like), shape)
-
-
-@one_program
-def scale_and_coupling(covariance: Any) -> tuple[Any, Any]:
-    """Standard deviations, and correlations with a diagonal of zeros, of a covariance."""
-    xp = namespace(covariance)
-    variance = xp.diagonal(covariance, axis1=-2, axis2=-1)
-    # The square root has no finite slope at zero. A negative variance gives NaN.
-    is_zero = variance == 0
-    scale = xp.where(is_zero, 0, xp.sqrt(xp.where(is_zero, 1, variance)))
-    unit = xp.where(is_zero, 1, scale)[..., None]
-    coupling = covariance / unit / unit.mT
-    return scale, xp.where(xp.eye(covariance.shape[-1], dtype=bool), 0, coupling)
-
-
-def _covariance_of_noise(noise: OutputNoise) -> Any:
-    scale = noise.scale[..., None]
-    return noise.correlation * scale * scale.mT
-
-
-def _sum(first: OutputNoise, second: OutputNoise) -> tuple[Any, Any]:
-    xp = namespace(first.scale, second.scale)
-    total = norm(xp.stack(xp.broadcast_arrays(first.scale, second.scale), axis=-1))
-    safe, couplings = xp.where(total > 0, total, 1), []
-    for part in (first, second):
-        if part.coupling is not None:
-            share = (part.scale / safe)[..., None]
-            couplings.append(part.coupling * share * share.mT)
-    return total, reduce(operator.add, couplings) if couplings else None
 
 
 @register_frozen
@@ -205,12 +75,12 @@ class LinearImage:
         noise_covariance
             Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
         """
-        noise = output_noise(noise_scale, noise_covariance, self.shape, self._part)
-        if noise is None:
+        if noise_scale is None and noise_covariance is None:
             return self
-        total = noise if self.noise is None else noise.plus(self.noise)
-        return dataclasses.replace(self, noise=total)
+        noise = output_noise(noise_scale, noise_covariance, self.shape, self._part, self.noise)
+        return dataclasses.replace(self, noise=noise)
 
+    @one_program
     def with_normal_share(self, share: Array) -> "LinearImage":
         """Return the image with a share of its uniform part normal: the same covariance.
 
@@ -221,8 +91,11 @@ class LinearImage:
         """
         if self.uniform is None:
             return self
-        columns = one_program(_with_normal_share)(self.uniform, self.normal, share)
-        return LinearImage(*columns, self.noise)
+        xp: Any = namespace(self.uniform, share)
+        share = share[..., None, None]
+        moved = xp.sqrt(share * UNIFORM_VARIANCE) * self.uniform
+        uniform = xp.sqrt(1 - share) * self.uniform
+        return LinearImage(uniform, joined([self.normal, moved]), self.noise)
 
     def in_units(self, unit: Array) -> "LinearImage":
         """Return the image with each output divided by its unit, shape ``(..., N_y)``."""
@@ -258,23 +131,25 @@ class LinearImage:
     @one_program
     def root(self) -> Array:
         """A matrix ``A`` with covariance ``A A^T``, a column for each independent variable."""
-        columns: Array = joined([_columns(self), self.noise and self.noise.root])
+        columns: Array = joined([self.columns, self.noise and self.noise.root])
         return columns
 
     @property
+    @one_program
     def standard_deviation(self) -> Array:
         """Standard deviations, ``(..., N_y)``, also where a variance would underflow."""
-        return one_program(_standard_deviation)(self)
+        # A row has one column of noise of its own beside the shared ones: the others are zero.
+        return norm(joined([self.columns, self.noise and self.noise.scale[..., None]]))
 
     @property
     def variance(self) -> Array:
         """Variances, shape ``(..., N_y)``; NaN where the type has no such number."""
-        return as_variances(*one_program(_variance)(self))
+        return as_variances(*_variance(self))
 
     @property
     def covariance(self) -> Array:
         """Covariance matrix, shape ``(..., N_y, N_y)``."""
-        return as_covariance(*one_program(_covariance)(self))
+        return as_covariance(*_covariance(self))
 
     @property
     @one_program
@@ -286,7 +161,7 @@ class LinearImage:
         """
         # Rows are scaled before they are multiplied: a variance may underflow where the correlation
         # is well defined.
-        scale = _standard_deviation(self)
+        scale = self.standard_deviation
         xp: Any = namespace(scale)
         product = xp.clip(_total(self.in_units(xp.where(scale > 0, scale, xp.nan))), -1, 1)
         unit = xp.eye(scale.shape[-1], dtype=bool) & (scale > 0)[..., None]
@@ -307,37 +182,25 @@ class LinearImage:
         """One of the arrays of columns, to ask for shape, dtype and library."""
         return next(part for part in (self.uniform, self.normal) if part is not None)
 
-
-def _with_normal_share(uniform: Array, normal: Array | None, share: Array) -> tuple[Array, Array]:
-    xp: Any = namespace(uniform, share)
-    share = share[..., None, None]
-    moved = xp.sqrt(share * UNIFORM_VARIANCE) * uniform
-    return xp.sqrt(1 - share) * uniform, joined([normal, moved])
-
-
-def _columns(image: LinearImage) -> Any:
-    """Columns of variables of variance one: the root of the covariance without noise."""
-    uniform = None if image.uniform is None else image.uniform * math.sqrt(UNIFORM_VARIANCE)
-    return joined([uniform, image.normal])
+    @property
+    def columns(self) -> Any:
+        """Columns of variables of variance one: the root of the covariance without noise."""
+        uniform = None if self.uniform is None else self.uniform * math.sqrt(UNIFORM_VARIANCE)
+        return joined([uniform, self.normal])
 
 
-def _standard_deviation(image: LinearImage) -> Array:
-    # A row has one column of noise of its own beside the shared ones: the others are zero.
-    return norm(joined([_columns(image), image.noise and image.noise.scale[..., None]]))
-
-
+@one_program
 def _variance(image: LinearImage) -> tuple[Array, Array]:
-    unit = binary_unit(_standard_deviation(image))
-    image = image.in_units(unit)
-    total = (_columns(image) ** 2).sum(axis=-1)
-    return total if image.noise is None else total + image.noise.scale**2, unit
+    return squares_in_units(image.standard_deviation)
 
 
+@one_program
 def _covariance(image: LinearImage) -> tuple[Array, Array]:
-    unit = binary_unit(_standard_deviation(image))
+    unit = binary_unit(image.standard_deviation)
     return _total(image.in_units(unit)), unit
 
 
 def _total(image: LinearImage) -> Array:
-    total = gram(_columns(image))
+    """The covariance, as far as it has numbers."""
+    total = gram(image.columns)
     return total if image.noise is None else total + image.noise.covariance

@@ -19,16 +19,9 @@ _ROUNDINGS = 64
 _ROUNDINGS_OF_ENDS = 8
 
 
-def as_finite(name: str, value: ArrayLike) -> ArrayLike:
-    """Return an array or a scalar of real numbers, finite where they are known."""
-    value = checks.as_numeric(name, value)
-    checks.require_finite(name, value)
-    return value
-
-
 def as_mean(mean: ArrayLike) -> tuple[ArrayLike, int]:
     """Return a finite mean, and the number of inputs."""
-    mean = as_finite("mean", mean)
+    mean = checks.as_finite("mean", mean)
     shape = np.shape(mean)
     if len(shape) == 0 or shape[-1] == 0:
         raise ValueError(
@@ -50,7 +43,7 @@ def as_scales(name: str, value: ArrayLike, size: int, remedy: str, like: str = "
     like
         What has the same last axis.
     """
-    value = as_finite(name, value)
+    value = checks.as_finite(name, value)
     shape = np.shape(value)
     if len(shape) > 0 and shape[-1] not in {1, size}:
         raise ValueError(
@@ -72,7 +65,7 @@ def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
         The argument of `Input.normal`: ``factor``, ``scale_tril``, ``covariance_matrix`` or
         ``precision_matrix``.
     """
-    value = as_finite(name, value)
+    value = checks.as_finite(name, value)
     if name == "factor":
         shape = np.shape(value)
         if len(shape) < 2 or shape[-2] != num_inputs or shape[-1] == 0:
@@ -210,7 +203,7 @@ def halves(kind: str, **ends: ArrayLike) -> tuple[Array, Array, Array]:
         Low end, ends of the flat top, which may be one mode, and high end. Known ones that
         decrease, or are not symmetric, raise ``ValueError``; traced ones give NaN.
     """
-    given = {name: as_finite(name, value) for name, value in ends.items()}
+    given = {name: checks.as_finite(name, value) for name, value in ends.items()}
     names = ", ".join(given)
     shape = checks.broadcast_shapes(
         f"{names} must broadcast to (..., N_x)",

@@ -73,18 +73,6 @@ class OutputStructure:
         return jax.tree.unflatten(self.tree, _cut(values, self.shapes))
 
 
-def unraveled(structure: OutputStructure | None, num_outputs: int, values: Any) -> Any:
-    """Check the last axis, and return the values as the network's outputs are."""
-    if not hasattr(values, "shape"):
-        values = jnp.asarray(values)
-    if values.shape[-1:] != (num_outputs,):
-        raise ValueError(
-            f"values must have shape (..., N_y) with N_y = {num_outputs}, got shape "
-            f"{values.shape}; pass an array with an entry per output, such as the mean"
-        )
-    return values if structure is None else structure.unravel(values)
-
-
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
 class FromNormalScores:

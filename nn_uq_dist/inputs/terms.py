@@ -6,6 +6,7 @@ its rows. Whatever an input is made from, only the functions here compute with i
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -13,13 +14,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.scipy.special import ndtri
+from jax import Array, lax
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.pytree import register_frozen
-from nn_uq_dist.basics.row_algebra import binary_unit, gram, matmul, matvec, namespace, norm
+from nn_uq_dist.basics.row_algebra import matmul, matvec, namespace, norm, squares_in_units
 from nn_uq_dist.basics.summary_line import summary_line
 
 UNIFORM_VARIANCE = 1 / 3  # of a uniform random variable on (-1, 1)
@@ -85,7 +84,12 @@ def num_variables(terms: Terms) -> tuple[int, int]:
 
 
 def columns(jacobian: Array, terms: Terms) -> tuple[Array | None, Array | None]:
-    """Columns of the uniform and of the normal variables under a linear map."""
+    """Columns of the uniform and of the normal variables under a linear map, None without any.
+
+    Of known inputs there is one normal column of zeros: NaN where the map holds NaN.
+    """
+    if not terms:
+        return None, jacobian[..., :1] * 0
     found: dict[bool, list[Array]] = {True: [], False: []}
     for term in terms:
         rows = jacobian[..., term.start : term.stop]
@@ -97,48 +101,17 @@ def columns(jacobian: Array, terms: Terms) -> tuple[Array | None, Array | None]:
 def standard_deviation(mean: Array, terms: Terms) -> Array:
     """Standard deviations of the inputs, in shape as their means."""
     xp = namespace(mean)
-    found = []
-    for term in terms:
-        size = term.factor if term.is_diagonal else norm(term.factor)
-        found.append((term.start, math.sqrt(_unit(term)) * size))
-    each = [xp.broadcast_to(part, mean.shape) for part in layers(found, mean.shape[-1])]
-    if len(each) == 1:
-        return each[0]
-    return norm(xp.stack([xp.zeros_like(mean), *each], axis=-1))
+
+    def size(term: InputTerm) -> Array:
+        found: Array = term.factor if term.is_diagonal else norm(term.factor)
+        return math.sqrt(_unit(term)) * found
+
+    return _combined(terms, size, mean, lambda a, b: norm(xp.stack([a, b], axis=-1)))
 
 
 def variance(mean: Array, terms: Terms) -> tuple[Array, Array]:
     """Variances of the inputs in squares of units, and these units."""
-    unit, terms = _in_units(mean, terms)
-    return _total(terms, lambda term: _unit(term) * _row_sums(term, term.factor**2), mean), unit
-
-
-def covariance(mean: Array, terms: Terms) -> tuple[Array, Array]:
-    """Covariance of the inputs, ``(..., N_x, N_x)``, in products of units, and these units."""
-    xp, size = namespace(mean), mean.shape[-1]
-    unit, terms = _in_units(mean, terms)
-    rows = []
-    for term in terms:
-        if term.is_diagonal:
-            square = xp.eye(term.factor.shape[-1], dtype=mean.dtype) * term.factor[..., None] ** 2
-        else:
-            square = gram(term.factor)
-        around = [(0, 0)] * (square.ndim - 1) + [(term.start, size - term.stop)]
-        rows.append((term.start, _unit(term) * xp.pad(square, around)))
-    total = sum(layers(rows, size, axis=-2), xp.zeros((*mean.shape, size), mean.dtype))
-    return total, unit
-
-
-def _in_units(mean: Array, terms: Terms) -> tuple[Array, Terms]:
-    """Powers of two next to the standard deviations, and the terms of inputs in these units."""
-    unit = binary_unit(standard_deviation(mean, terms))
-
-    def scaled(term: InputTerm) -> InputTerm:
-        own = unit[..., term.start : term.stop]
-        factor = term.factor / (own if term.is_diagonal else own[..., None])
-        return dataclasses.replace(term, factor=factor)
-
-    return unit, tuple(map(scaled, terms))
+    return squares_in_units(standard_deviation(mean, terms))
 
 
 def cross_covariance(rows: Array, terms: Terms) -> Array:
@@ -150,27 +123,17 @@ def cross_covariance(rows: Array, terms: Terms) -> Array:
             return _unit(term) * (own * term.factor[..., None, :] ** 2)
         return _unit(term) * matmul(matmul(own, term.factor), term.factor.mT)
 
-    return _total(terms, part, rows)
+    return _combined(terms, part, rows)
 
 
-def half_width(mean: Array, terms: Terms) -> Array | None:
-    """Half-widths of the supports of the uniform part, as `mean`; None without that part."""
-    return _of_part(_half_width, mean, tuple(term for term in terms if term.is_uniform))
+def half_width(mean: Array, terms: Terms) -> Array:
+    """Half-widths of the supports of uniform terms, in shape as the means."""
 
+    def sums(term: InputTerm) -> Array:
+        size: Array = abs(term.factor)
+        return size if term.is_diagonal else size.sum(axis=-1)
 
-def normal_scale(mean: Array, terms: Terms) -> Array | None:
-    """Standard deviations of the normal part, as `mean`; None without that part."""
-    return _of_part(standard_deviation, mean, tuple(t for t in terms if not t.is_uniform))
-
-
-def _of_part(function: Callable[..., Array], mean: Array, terms: Terms) -> Array | None:
-    if len(terms) == 1 and terms[0].is_diagonal and terms[0].factor.shape == mean.shape:
-        return terms[0].factor  # and nothing to compile
-    return one_program(function)(mean, terms) if terms else None
-
-
-def _half_width(mean: Array, terms: Terms) -> Array:
-    return _total(terms, lambda term: _row_sums(term, abs(term.factor)), mean)
+    return _combined(terms, sums, mean)
 
 
 def are_independent(terms: Terms, among: NDArray[np.bool_]) -> bool:
@@ -215,7 +178,7 @@ def draw_deviation(key: Array, sample_shape: tuple[int, ...], mean: Array, terms
 
 def deviation(uniform: Array, normal: Array, mean: Array, terms: Terms) -> Array:
     """Inputs about their means, at given values of the standard variables."""
-    lead = np.broadcast_shapes(np.shape(uniform)[:-1], np.shape(normal)[:-1])
+    lead = np.broadcast_shapes(np.shape(uniform)[:-1], np.shape(normal)[:-1], np.shape(mean)[:-1])
     ends = {True: 0, False: 0}
 
     def part(term: InputTerm) -> Array:
@@ -225,15 +188,8 @@ def deviation(uniform: Array, normal: Array, mean: Array, terms: Terms) -> Array
         values = jnp.broadcast_to(values, (*lead, stop - start))
         return term.factor * values if term.is_diagonal else matvec(term.factor, values)
 
-    return _total(terms, part, jnp.zeros((*lead, mean.shape[-1]), mean.dtype))
-
-
-def standard_values(points: Array, num_uniform: int) -> tuple[Array, Array]:
-    """Values of uniform variables on (-1, 1) and of normal ones at points of the unit cube."""
-    # In float32 a point next to one may have rounded to it, where the normal variable is infinite.
-    tiny = jnp.finfo(points.dtype).eps / 2
-    safe = jnp.clip(points, tiny, 1 - tiny)
-    return 2 * safe[..., :num_uniform] - 1, ndtri(safe[..., num_uniform:])
+    dtype = jnp.result_type(mean, uniform, normal)
+    return _combined(terms, part, jnp.zeros((*lead, mean.shape[-1]), dtype))
 
 
 def joined(parts: Iterable[Any]) -> Any:
@@ -246,41 +202,35 @@ def joined(parts: Iterable[Any]) -> Any:
     return xp.concatenate(wide, axis=-1)
 
 
-def layers(pieces: Iterable[tuple[int, Array]], size: int, axis: int = -1) -> list[Array]:
-    """Arrays with `size` rows whose sum has each piece from a row on, with zeros around it.
+def _combined(
+    terms: Iterable[InputTerm],
+    part: Callable[[InputTerm], Array],
+    like: Array,
+    combine: Callable[[Array, Array], Array] = operator.add,
+) -> Array:
+    """Combine what the terms give for the inputs that they move, zero for the others.
 
-    Pieces that do not overlap are in one array: a thousand blocks take as much as the inputs do.
+    Parameters
+    ----------
+    terms, part
+        The terms, and what one of them gives.
+    like
+        An array like the result, whose last axes are the inputs.
+    combine
+        Makes one array of what was found and what another term gives.
     """
-    found: list[list[Array]] = []
-    ends: list[int] = []
-    for start, piece in pieces:
-        at = next((i for i, end in enumerate(ends) if end <= start), len(ends))
-        if at == len(ends):
-            found.append([])
-            ends.append(0)
-        found[at] += [*_zeros(piece, start - ends[at], axis), piece]
-        ends[at] = start + piece.shape[axis]
-    rows = [row + _zeros(row[-1], size - end, axis) for row, end in zip(found, ends, strict=True)]
-    return [namespace(*row).concatenate(row, axis=axis) if row[1:] else row[0] for row in rows]
-
-
-def _zeros(like: Array, count: int, axis: int) -> list[Array]:
-    shape = list(like.shape)
-    shape[axis] = count
-    return [namespace(like).zeros(shape, like.dtype)] if count else []
-
-
-def _total(terms: Terms, part: Callable[[InputTerm], Array], like: Array) -> Array:
-    """Sum over the terms of what each adds to the inputs that it moves."""
-    pieces = ((term.start, part(term)) for term in terms)
-    return sum(layers(pieces, like.shape[-1]), namespace(like).zeros_like(like))
+    found: Any = namespace(like).zeros_like(like)
+    for term in terms:
+        where = (..., slice(term.start, term.stop))
+        new = combine(found[where], part(term))
+        if isinstance(found, np.ndarray):
+            found[where] = new
+        else:
+            found = lax.dynamic_update_slice_in_dim(found, new, term.start, axis=-1)
+    result: Array = found
+    return result
 
 
 def _unit(term: InputTerm) -> float:
     """Variance of a standard variable."""
     return UNIFORM_VARIANCE if term.is_uniform else 1.0
-
-
-def _row_sums(term: InputTerm, entries: Array) -> Array:
-    """Sums over the variables, of which a row of a diagonal has one."""
-    return entries if term.is_diagonal else entries.sum(axis=-1)

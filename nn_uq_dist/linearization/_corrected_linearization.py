@@ -22,9 +22,8 @@ from nn_uq_dist.distributions import (
     NoisyMarginal,
 )
 from nn_uq_dist.inputs import Input, LinearImage
-from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise
+from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
 from nn_uq_dist.inputs.structure import OutputStructure
-from nn_uq_dist.linearization._correction import at_once
 from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit, usable_pairs
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import (
@@ -196,7 +195,7 @@ class CorrectedLinearization(LinearModel):
     def _without_noise(self) -> CorrectedMarginal:
         """The corrected distributions, made once, as they keep what noise needs."""
         transform = self._map
-        with at_once(self):
+        with evaluated_now(self):
             linear = self.linearization.marginals(self.own_scale)
             return CorrectedMarginal(linear, *transform.parameters)
 
@@ -218,8 +217,8 @@ class CorrectedLinearization(LinearModel):
         """
         fit, moved = self._nearest
         shape = (*self.batch_shape, self.num_outputs)
-        noise = output_noise(noise_scale, noise_covariance, shape, fit.noise.scale)
-        noise = fit.noise if noise is None else noise.plus(fit.noise)
+        own = fit.noise
+        noise = output_noise(noise_scale, noise_covariance, shape, own.scale, own)
         image = moved.image()
         share = fit.normal_share(image.standard_deviation)
         image = LinearImage(image.uniform, image.normal, noise).with_normal_share(share)

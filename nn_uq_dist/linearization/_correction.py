@@ -1,6 +1,5 @@
 """From paired draws with known values to the map that takes linear outputs to the network's."""
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -10,7 +9,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import FloatArray, evaluated_now
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.nodes import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.distributions import MonotoneSpline, OutputDistribution
 from nn_uq_dist.paired_samples import (
@@ -52,11 +51,6 @@ def require_enough(num_finite: int) -> None:
             f"pairs must hold at least {_FEWEST_PAIRS} draws with finite outputs, got "
             f"{num_finite}; draw more, or check the network over the range of its input"
         )
-
-
-def at_once(*trees: Any) -> AbstractContextManager[Any]:
-    """Compute with known numbers now, even while a function that closes over them is traced."""
-    return evaluated_now() if checks.is_concrete(*trees) else nullcontext()
 
 
 def _stand_in(linearization: "Linearization", network: FloatArray) -> Array | None:

@@ -16,10 +16,10 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import one_program
+from nn_uq_dist.basics.concrete import evaluated_now, one_program
 from nn_uq_dist.basics.row_algebra import gram, namespace, norm
-from nn_uq_dist.inputs.linear_image import OutputNoise
-from nn_uq_dist.linearization._correction import at_once, require_enough
+from nn_uq_dist.inputs.output_noise import OutputNoise
+from nn_uq_dist.linearization._correction import require_enough
 from nn_uq_dist.paired_samples import Ridge
 from nn_uq_dist.sampling import PairedDraws
 
@@ -51,6 +51,7 @@ class LinearFit(NamedTuple):
         """Normal noise with the covariance of what remains, as JAX arrays."""
         return OutputNoise(*map(jnp.asarray, one_program(_scale_and_coupling)(self.rest)))
 
+    @one_program
     def normal_share(self, standard_deviation: Array) -> Array:
         """Share of the uniform part of the joint distribution that is made normal, ``(...)``.
 
@@ -63,7 +64,13 @@ class LinearFit(NamedTuple):
         standard_deviation
             Of the outputs of the linear model, shape ``(..., N_y)``.
         """
-        return _normal_share(self.rest, standard_deviation)
+        xp: Any = namespace(self.rest)
+        own = norm(self.rest.mT) / math.sqrt(self.rest.shape[-2])
+        total = norm(xp.stack([standard_deviation, own], axis=-1))
+        size = xp.mean((self.rest / xp.where(total > 0, total, 1)[..., None, :]) ** 2, axis=-1)
+        tiny = xp.finfo(size.dtype).tiny
+        largest: Array = xp.sum(size**2, axis=-1) / xp.maximum(xp.sum(size, axis=-1), tiny)
+        return largest**2 / (largest**2 + _LARGE**2)
 
 
 def _scale_and_coupling(rest: Array) -> tuple[Array, Array]:
@@ -72,17 +79,6 @@ def _scale_and_coupling(rest: Array) -> tuple[Array, Array]:
     unit = xp.where(scale > 0, scale, 1)[..., None]
     coupling = gram(columns / unit) / rest.shape[-2]
     return scale, xp.where(xp.eye(coupling.shape[-1], dtype=bool), 0, coupling)
-
-
-@one_program
-def _normal_share(rest: Array, standard_deviation: Array) -> Array:
-    xp: Any = namespace(rest)
-    own = norm(rest.mT) / math.sqrt(rest.shape[-2])
-    total = norm(xp.stack([standard_deviation, own], axis=-1))
-    size = xp.mean((rest / xp.where(total > 0, total, 1)[..., None, :]) ** 2, axis=-1)
-    tiny = xp.finfo(size.dtype).tiny
-    largest: Array = xp.sum(size**2, axis=-1) / xp.maximum(xp.sum(size, axis=-1), tiny)
-    return largest**2 / (largest**2 + _LARGE**2)
 
 
 def linear_fit(pairs: PairedDraws) -> LinearFit:
@@ -100,7 +96,7 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
     distribution = pairs.linearization.input
     dtype, batch_shape = pairs.network.dtype, distribution.batch_shape
     differences = _batch_first(xp, network - linear, batch_shape)
-    with at_once(pairs):  # both may be computed, by distributions of the user's own
+    with evaluated_now(pairs):  # both may be computed, by distributions of the user's own
         parts = distribution.standard_deviation, distribution.mean
         scale, loc = (xp.asarray(part, differences.dtype) for part in parts)
     scale = xp.where(scale > 0, scale, 1)

@@ -20,8 +20,8 @@ from nn_uq_dist.distributions.correlation_matrices import (
     require_positive_definite,
 )
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise, scale_and_coupling
-from nn_uq_dist.inputs.structure import OutputStructure, names_of_entries, unraveled
+from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise, scale_and_coupling
+from nn_uq_dist.inputs.structure import OutputStructure, names_of_entries
 
 Method = Literal["nataf", "linear"]
 
@@ -161,10 +161,8 @@ class LinearModel(abc.ABC):
         self, noise_scale: ArrayLike | None, noise_covariance: ArrayLike | None
     ) -> Array:
         """Correlation of the outputs with noise."""
-        total = self._spread()
-        noise = output_noise(noise_scale, noise_covariance, total.scale.shape, total.scale)
-        if noise is not None:
-            total = total.plus(noise)
+        own = self._spread()
+        total: Any = output_noise(noise_scale, noise_covariance, own.scale.shape, own.scale, own)
         matrix = jnp.where(
             jnp.eye(self.num_outputs, dtype=bool), 1, jnp.clip(total.coupling, -1, 1)
         )
@@ -341,7 +339,9 @@ class LinearModel(abc.ABC):
         >>> print(found["level"], found["image"].tolist())
         3.0 [[1.0, 2.0], [2.0, 4.0]]
         """
-        return unraveled(self.output_structure, self.num_outputs, values)
+        remedy = "pass an array with an entry per output, such as the mean"
+        values = checks.as_vectors("values", values, "N_y", self.num_outputs, remedy)
+        return values if self.output_structure is None else self.output_structure.unravel(values)
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
@@ -16,25 +15,7 @@ from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.inputs import Input, as_input
 from nn_uq_dist.inputs.flat_network import REMEDY, flat_network
 from nn_uq_dist.linearization._linearized_network import Linearization
-from nn_uq_dist.linearization.jacobians import tangents
-
-
-def as_point(at: ArrayLike, distribution: Input) -> Array:
-    """Return the point as an array that broadcasts with the batch of the distribution."""
-    at = checks.as_numeric("at", at)
-    shape = np.shape(at)
-    if shape[-1:] != (distribution.num_inputs,):
-        raise ValueError(
-            f"at must have shape (..., N_x) with N_x = {distribution.num_inputs}, got shape "
-            f"{shape}; pass a point of the input space"
-        )
-    checks.broadcast_shapes(
-        "the leading axes of at must broadcast against the batch shape of f",
-        at=shape[:-1],
-        f=distribution.batch_shape,
-    )
-    checks.require_finite("at", at)
-    return jnp.asarray(at, distribution.dtype)
+from nn_uq_dist.linearization.jacobians import values_and_jacobians
 
 
 def linearize(
@@ -108,14 +89,19 @@ def linearize(
         batch_size = checks.positive_int("batch_size", batch_size)
     point = distribution.mean
     if at is not None:
-        point = as_point(at, distribution)
+        remedy = "pass a point of the input space"
+        at = checks.as_vectors(
+            "at", at, "N_x", distribution.num_inputs, remedy, distribution.batch_shape
+        )
+        checks.require_finite("at", at)
+        point = jnp.asarray(at, distribution.dtype)
         distribution = distribution.expand(
             jnp.broadcast_shapes(point.shape[:-1], distribution.batch_shape)
         )
-    network = flat_network(network, distribution)
+    flat = flat_network(network, distribution)
 
     def each(at: Array) -> tuple[Array, Array]:
-        return tangents(network, distribution, at, batch_size)
+        return values_and_jacobians(flat, at, flat.num_outputs, batch_size)
 
     try:
         value, jacobian = compiled_once(each, point)(point)
@@ -130,4 +116,4 @@ def linearize(
     checks.require_finite(f"the Jacobian of network at the {where}", jacobian, remedy)
     if at is not None:
         value = value + matvec(jacobian, distribution.mean - point)
-    return Linearization(value, jacobian, distribution, output_structure=network.output_structure)
+    return Linearization(value, jacobian, distribution, output_structure=flat.output_structure)

@@ -20,6 +20,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import evaluated_now
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import (
     binary_unit,
@@ -45,8 +46,7 @@ from nn_uq_dist.box_gaussian import (
     uniform_moments,
 )
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.linear_image import OutputNoise, output_noise
-from nn_uq_dist.linearization._correction import at_once
+from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
 
 
 class InputMoments(NamedTuple):
@@ -128,7 +128,7 @@ class LinearizedInputPosterior:
     @cached_property
     def _moments(self) -> InputMoments:
         """Mean, variance and covariance take one computation."""
-        with at_once(self):  # what is traced would outlive the trace
+        with evaluated_now(self):  # what is traced would outlive the trace
             return moments_of(self)
 
     @property
@@ -220,22 +220,11 @@ def linearized_input_posterior(
     own_noise: OutputNoise | None = None,
 ) -> LinearizedInputPosterior:
     """Check the arguments: see `nn_uq_dist.Linearization.input_posterior`; `own_noise` is added."""
-    y = checks.as_numeric("y", y)
-    if np.shape(y)[-1:] != (model.num_outputs,):
-        raise ValueError(
-            f"y must have shape (..., N_y) with N_y = {model.num_outputs}, got shape "
-            f"{np.shape(y)}; pass the observed value of each output"
-        )
-    batch_shape = checks.broadcast_shapes(
-        "the leading axes of y must broadcast against the batch shape",
-        y=np.shape(y)[:-1],
-        batch_shape=model.batch_shape,
-    )
+    size, remedy = model.num_outputs, "pass the observed value of each output"
+    y = checks.as_vectors("y", y, "N_y", size, remedy, model.batch_shape)
     checks.require_finite("y", y, "leave the output out of the network where it is missing")
-    size = model.num_outputs
-    noise = output_noise(noise_scale, noise_covariance, (*batch_shape, size), model.mean)
-    if own_noise is not None:
-        noise = own_noise if noise is None else noise.plus(own_noise)
+    batch_shape = np.broadcast_shapes(np.shape(y)[:-1], model.batch_shape)
+    noise = output_noise(noise_scale, noise_covariance, (*batch_shape, size), model.mean, own_noise)
     is_noisy = noise is not None and not (
         checks.is_concrete(noise.scale) and np.any(np.asarray(noise.scale) == 0)
     )

@@ -3,19 +3,19 @@
 import dataclasses
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import broadcast, evaluated_now
+from nn_uq_dist.basics.concrete import evaluated_now
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import Input, LinearImage
+from nn_uq_dist.inputs.parameter_checks import in_one_batch
 from nn_uq_dist.inputs.structure import OutputStructure
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization
 from nn_uq_dist.linearization._correction import correction, require_pairs
@@ -88,8 +88,8 @@ class Linearization(LinearModel):
                 f"input must be an nn_uq_dist.Input, got {type(input).__name__}; pass "
                 f"nn_uq_dist.inputs.as_input(f)"
             )
-        loc = checks.as_numeric("loc", loc)
-        jacobian = checks.as_numeric("jacobian", jacobian)
+        loc = checks.as_finite("loc", loc)
+        jacobian = checks.as_finite("jacobian", jacobian)
         loc_shape, jacobian_shape = np.shape(loc), np.shape(jacobian)
         if len(loc_shape) == 0:
             raise ValueError("loc must have shape (..., N_y), got shape (); pass a vector")
@@ -99,20 +99,15 @@ class Linearization(LinearModel):
                 f"jacobian must have shape (..., N_y, N_x) with (N_y, N_x) = {event_shape} as "
                 f"loc and input, got shape {jacobian_shape}; pass one row per output"
             )
-        batch_shape = checks.broadcast_shapes(
-            "the leading axes of loc, jacobian and input must broadcast",
-            loc=loc_shape[:-1],
-            jacobian=jacobian_shape[:-2],
-            input=input.batch_shape,
+        placed = in_one_batch(
+            loc=(loc, event_shape[:1]),
+            jacobian=(jacobian, event_shape),
+            input=(input.mean, event_shape[1:]),
         )
-        checks.require_finite("loc", loc)
-        checks.require_finite("jacobian", jacobian)
-        dtype = checks.float_dtype(loc, jacobian, input.mean)
-        set_field = object.__setattr__
-        set_field(self, "loc", broadcast(loc, dtype, (*batch_shape, loc_shape[-1])))
-        set_field(self, "jacobian", broadcast(jacobian, dtype, batch_shape + event_shape))
-        set_field(self, "input", input.expand(batch_shape))
-        set_field(self, "output_structure", output_structure)
+        expanded = input.expand(placed.pop("input").shape[:-1])
+        fields = {**placed, "input": expanded, "output_structure": output_structure}
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     @property
     def mean(self) -> Array:
@@ -162,7 +157,8 @@ class Linearization(LinearModel):
         >>> print(f"{lin.image(noise_scale=1.0).standard_deviation[0]:.3f}")
         4.000
         """
-        return self.input.image(self.jacobian).with_noise(noise_scale, noise_covariance)
+        image = LinearImage(*self.input.columns(self.jacobian))
+        return image.with_noise(noise_scale, noise_covariance)
 
     def marginals(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
@@ -198,12 +194,15 @@ class Linearization(LinearModel):
         Array([[3., 6.]], dtype=float32)
         """
         image = self.image(noise_scale, noise_covariance)
-        if checks.is_concrete(image):
-            # In NumPy, which compiles nothing; not in float64, which would take twice the memory.
-            constant = np.asarray(jax.tree.map(np.asarray, image).is_constant)
+        weights, normal_scale = image.weights, image.normal_scale
+        if checks.is_concrete(weights, normal_scale):
+            # In NumPy, which compiles nothing.
+            constant = (np.asarray(weights) == 0).all(axis=-1)
+            if normal_scale is not None:
+                constant = constant & (np.asarray(normal_scale) == 0)
             if constant.any():
                 raise ValueError(_no_density(constant, self.output_names))
-        return LinearizedMarginal(self.loc, image.weights, image.normal_scale)
+        return LinearizedMarginal(self.loc, weights, normal_scale)
 
     def joint(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
@@ -380,17 +379,8 @@ class Linearization(LinearModel):
         ValueError
             If the last axis is not ``N_x`` or the leading axes do not broadcast.
         """
-        x = checks.as_numeric("x", x)
-        if np.shape(x)[-1:] != (self.input.num_inputs,):
-            raise ValueError(
-                f"x must have shape (..., N_x) with N_x = {self.input.num_inputs}, got shape "
-                f"{np.shape(x)}; pass one entry per network input"
-            )
-        checks.broadcast_shapes(
-            "the leading axes of x must broadcast against the batch shape",
-            x=np.shape(x)[:-1],
-            batch_shape=self.batch_shape,
-        )
+        size, remedy = self.input.num_inputs, "pass one entry per network input"
+        x = checks.as_vectors("x", x, "N_x", size, remedy, self.batch_shape)
         return self.loc + matvec(self.jacobian, jnp.asarray(x) - self.input.mean)
 
 

@@ -8,8 +8,6 @@ from its index when it is needed, so no large identity matrix is held in memory.
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,17 +50,15 @@ def value_and_jacobian(
 
 
 def values_and_jacobians(
-    network: Callable[[Array], Array],
-    points: Array,
-    num_outputs: int,
-    batch_size: int | None = None,
+    network: FlatNetwork, points: Array, num_outputs: int, batch_size: int | None = None
 ) -> tuple[Array, Array]:
     """Values ``(..., N_y)`` and Jacobians ``(..., N_y, N_x)`` at points ``(..., N_x)``.
 
     Parameters
     ----------
     network
-        Maps ``(N_x,)`` to ``(N_y,)``.
+        A network between vectors. Where its map to what the network takes differs over the batch of
+        its distribution, there is a point for each entry.
     points
         Points, shape ``(..., N_x)``.
     num_outputs
@@ -71,55 +67,24 @@ def values_and_jacobians(
         Points that are handled together. Default: as many as have `_MOST_NUMBERS` in their
         Jacobians.
     """
-    at = partial(value_and_jacobian, network, num_outputs=num_outputs)
-    if points.ndim == 1:
-        return at(points)
-    return _at_each(at, points, points.shape[:-1], batch_size or _at_once(points, num_outputs))
+    shape, own = points.shape[:-1], None
+    if network.distribution.varies_over_batch:
+        shape, own = network.distribution.batch_shape, network.distribution
+        points = jnp.broadcast_to(points, (*shape, points.shape[-1]))
 
+    def at_one(entry: tuple[Input | None, Array]) -> tuple[Array, Array]:
+        distribution, point = entry
+        here = dataclasses.replace(network, distribution=distribution or network.distribution)
+        return value_and_jacobian(here, point, num_outputs)
 
-def tangents(
-    network: FlatNetwork, distribution: Input, points: Array, batch_size: int | None = None
-) -> tuple[Array, Array]:
-    """Values and Jacobians of a network at a point of each distribution of a batch.
-
-    Parameters
-    ----------
-    network
-        A network of inputs with this distribution.
-    distribution
-        Its map to what the network takes may differ over the batch.
-    points
-        One for each distribution, shape ``(..., N_x)``.
-    batch_size
-        As for `values_and_jacobians`.
-    """
-    if not distribution.varies_over_batch:
-        return values_and_jacobians(network, points, network.num_outputs, batch_size)
-    shape = distribution.batch_shape
-    points = jnp.broadcast_to(points, (*shape, distribution.num_inputs))
-
-    def at_one(part: tuple[Input, Array]) -> tuple[Array, Array]:
-        own = dataclasses.replace(network, distribution=part[0])
-        return value_and_jacobian(own, part[1], network.num_outputs)
-
-    size = batch_size or _at_once(points, network.num_outputs)
-    return _at_each(at_one, (distribution, points), shape, size)
-
-
-def _at_once(points: Array, num_outputs: int) -> int:
-    """How many points are handled together by default."""
-    return max(1, _MOST_NUMBERS // (points.shape[-1] * num_outputs))
-
-
-def _at_each(
-    function: Callable[[Any], tuple[Array, Array]], batch: Any, shape: tuple[int, ...], size: int
-) -> tuple[Array, Array]:
-    """Results of a function of each entry of a batch of this shape, some entries at a time."""
-    rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(shape) :]), batch)
+    if not shape:
+        return at_one((own, points))
+    rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(shape) :]), (own, points))
+    size = batch_size or max(1, _MOST_NUMBERS // (points.shape[-1] * num_outputs))
     if math.prod(shape) <= size:
-        found = jax.vmap(function)(rows)
+        found = jax.vmap(at_one)(rows)
     else:
-        found = lax.map(function, rows, batch_size=size if size > 1 else None)
+        found = lax.map(at_one, rows, batch_size=size if size > 1 else None)
     results: tuple[Array, Array] = jax.tree.map(
         lambda part: part.reshape(*shape, *part.shape[1:]), found
     )

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import weakref
-from collections import OrderedDict
 from pathlib import Path
 
 import jax
@@ -21,8 +20,8 @@ X = np.linspace(-1.0, 1.0, 5, dtype=np.float32)
 
 
 @pytest.fixture(autouse=True)
-def _empty_table(monkeypatch):
-    monkeypatch.setattr(programs, "_programs", OrderedDict())
+def _empty_table():
+    programs._compiled.cache_clear()
 
 
 def call(function, *arguments):
@@ -105,7 +104,7 @@ def test_functions_of_the_host_are_those_of_the_call():
 
     np.testing.assert_allclose(call(on_host(lambda x: np.asarray(x) + 1), X), X + 1)
     np.testing.assert_allclose(call(on_host(lambda x: np.asarray(x) + 2), X), X + 2)
-    assert not programs._programs
+    assert not programs._compiled.cache_info().currsize
 
 
 @pytest.mark.usefixtures("precision")
@@ -142,7 +141,7 @@ def test_traced_values_stay_a_part_of_the_outer_program():
     np.testing.assert_allclose(jax.jit(jax.grad(squares, (0, 1)))(X, weights), expected, rtol=1e-6)
     closed_over = jax.jit(lambda w: squares(X, w))(weights)
     np.testing.assert_allclose(closed_over, 2 * np.sum(X**2), rtol=1e-6)
-    assert not programs._programs
+    assert not programs._compiled.cache_info().currsize
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["plain", "jitted"])
@@ -150,23 +149,10 @@ def test_kept_programs_hold_no_arrays_of_the_caller(wrap):
     weights = jnp.full(5, 2.0, jnp.float32) + 1
     array = weakref.ref(weights)
     call(wrap(scaled(weights)), X)
-    assert len(programs._programs) == 1
+    assert programs._compiled.cache_info().currsize == 1
     del weights
     gc.collect()
     assert array() is None
-
-
-def test_what_was_not_used_for_longest_goes_first(monkeypatch):
-    monkeypatch.setattr(programs, "_MOST_PROGRAMS", 2)
-    for power in (2, 3, 2, 4):
-        call(scaled(jnp.float32(1.0), power), X)
-    with counted_compilations() as compiled:
-        call(scaled(jnp.float32(2.0), 2), X)
-    assert compiled == []
-    with counted_compilations() as compiled:
-        call(scaled(jnp.float32(1.0), 3), X)
-    assert len(compiled) == 1
-    assert len(programs._programs) == 2
 
 
 SCRIPT = """

@@ -267,9 +267,9 @@ def test_values_that_do_not_fit_are_refused():
         (([W], [B], A.T), r"output_matrix must have shape \(N_y, 4\).*\(4, 2\)"),
         (([W], [B], np.ones((0, 4))), r"output_matrix.*\(0, 4\)"),
         (([W], [B], A, 0.01, True), "N_x = 3 and N_y = 2"),
-        (([W], [B], A, -0.1), r"negative_slope must lie in \[0, 1\], got -0.1"),
-        (([W], [B], A, float("nan")), "negative_slope must lie.*nan"),
-        (([W], [B], A, [0.1]), r"negative_slope must be a scalar, got shape \(1,\)"),
+        (([W], [B], A, -0.1), r"negative_slope must be a scalar in \[0, 1\], got -0.1"),
+        (([W], [B], A, float("nan")), "negative_slope must be a scalar.*nan"),
+        (([W], [B], A, [0.1]), r"negative_slope must be a scalar in .* got \[0.1\]"),
         (([W], [B], A, 0.01, False, np.zeros(3)), r"output_bias must have shape \(2,\).*\(3,\)"),
         (([W], [B * np.nan], A), r"biases\[0\] must be finite, got nan"),
     )

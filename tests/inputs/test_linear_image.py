@@ -1,4 +1,4 @@
-"""`LinearImage` and noise: against sums over the independent variables, in NumPy."""
+"""`LinearImage`: against sums over the independent variables, in NumPy."""
 
 import itertools
 
@@ -133,19 +133,6 @@ def test_a_batch_is_the_stack_of_single_images(name, noise_batch):
         assert_has_covariance(image, expected, 1e-11, index)
 
 
-@pytest.mark.usefixtures("x64")
-def test_both_kinds_of_noise_add_up():
-    covariance = [[1.0, 0.5], [0.5, 2.0]]
-    image = Input.box(np.zeros(3), WIDTH).image(JACOBIAN[:2])
-    noisy = image.with_noise([0.1, 0.0], covariance).with_noise(2.0)
-    expected = image.covariance + np.array(covariance) + np.diag([0.01, 0.0]) + 4 * np.eye(2)
-    assert_has_covariance(noisy, np.asarray(expected), 1e-13)
-    np.testing.assert_allclose(noisy.normal_covariance, expected - image.covariance, rtol=1e-13)
-    singular = image.with_noise(None, np.ones((2, 2)))
-    np.testing.assert_allclose(singular.covariance, image.covariance + 1, rtol=1e-13)
-    np.testing.assert_allclose(singular.root @ singular.root.T, singular.covariance, rtol=1e-12)
-
-
 def test_moments_that_would_underflow():
     jacobian = np.array([[1e-30, 2e-30], [-1e-25, 1e-25], [0.0, 0.0]], np.float32)
     image = Input.box(np.zeros(2), 1.0).image(jacobian)
@@ -191,33 +178,11 @@ def test_image_is_a_pytree_with_gradients():
 
 
 LAW = Input.box(np.zeros((2, 3)), 1.0)
-IMAGE = LAW.image(JACOBIAN)
 ERRORS = {
     "vector": (lambda: LAW.image(np.zeros(3)), r"jacobian .* N_x = 3, got shape \(3,"),
     "width": (lambda: LAW.image(np.eye(2)), r"N_x = 3, got shape \(2, 2\); pass one"),
     "batch": (lambda: LAW.image(np.zeros((5, 4, 3))), r"got jacobian \(5,\), batch_shape \(2,\)"),
     "text": (lambda: LAW.image("J"), "jacobian must be an array of real numbers"),
-    "noise": (lambda: IMAGE.with_noise(np.ones(3)), r"noise_scale \(3,\), outputs \(2, 4\)"),
-    "wide noise": (
-        lambda: LAW.image(JACOBIAN[:1]).with_noise(np.ones(3)),
-        r"noise_scale must have last axis 1 \(as the outputs\).* got shape \(3,\)",
-    ),
-    "negative noise": (
-        lambda: IMAGE.with_noise([0.0, 0.0, -1.0, 0.0]),
-        r"noise_scale must not be negative, got -1.0 at index \(2,\)",
-    ),
-    "covariance": (
-        lambda: IMAGE.with_noise(None, np.eye(3)),
-        r"noise_covariance must have shape \(\.\.\., 4, 4\), got \(3, 3\); for independent noise",
-    ),
-    "batch of noise": (
-        lambda: IMAGE.with_noise(None, np.zeros((3, 4, 4))),
-        r"got noise_covariance \(3,\), batch_shape \(2,\)",
-    ),
-    "indefinite": (
-        lambda: IMAGE.with_noise(None, -np.eye(4)),
-        "noise_covariance must be positive semidefinite, got the eigenvalue -1",
-    ),
 }
 
 
@@ -226,7 +191,3 @@ def test_errors(case):
     call, message = ERRORS[case]
     with pytest.raises((TypeError, ValueError), match=message):
         call()
-
-
-def test_traced_noise_that_is_negative_gives_nan():
-    assert np.isnan(jax.jit(lambda s: IMAGE.with_noise(s).variance)(-1.0)).all()

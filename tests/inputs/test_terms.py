@@ -11,7 +11,6 @@ import nn_uq_dist as nuq
 from nn_uq_dist import Input
 from nn_uq_dist.basics.concrete import in_float64
 from nn_uq_dist.inputs import InputTerm, as_input
-from nn_uq_dist.inputs.terms import layers
 
 # Three inputs that share a uniform error, and have a normal one each.
 SHARED = Input(
@@ -141,10 +140,3 @@ def test_shares_of_a_block_are_those_of_its_inputs_alone():
     told = (covariance @ rows[0, 3:]) ** 2 / np.diag(covariance)
     total = own.sum() + rows[0, 3:] @ covariance @ rows[0, 3:]
     np.testing.assert_allclose(found, np.concatenate([own, told]) / total, rtol=1e-5)
-
-
-def test_pieces_that_do_not_overlap_share_an_array():
-    pieces = [(start, np.full(2, start + 1.0)) for start in (0, 2, 5)]
-    together = layers([*pieces, (1, np.full(2, 10.0))], 8)
-    np.testing.assert_array_equal(together, [[1, 1, 3, 3, 0, 6, 6, 0], [0, 10, 10, 0, 0, 0, 0, 0]])
-    assert layers([], 3) == []

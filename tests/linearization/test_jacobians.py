@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nn_uq_dist import Input, Linearization, linearize
+from nn_uq_dist.inputs.flat_network import flat_network
 from nn_uq_dist.linearization import jacobians
 from nn_uq_dist.linearization.jacobians import value_and_jacobian, values_and_jacobians
 from tests.array_sizes import largest_array
@@ -32,7 +33,8 @@ def small_portions(monkeypatch):
 def test_portions_are_the_jacobian(shape, batch):
     net = network(*shape)
     points = jax.random.normal(jax.random.key(1), (*batch, shape[0]))
-    values, jacobians = jax.jit(lambda x: values_and_jacobians(net, x, shape[1]))(points)
+    flat = flat_network(net, Input.known(jnp.zeros(shape[0])))
+    values, jacobians = jax.jit(lambda x: values_and_jacobians(flat, x, shape[1]))(points)
     expected, slope = net, jax.jacfwd(net)
     for _ in batch:
         expected, slope = jax.vmap(expected), jax.vmap(slope)

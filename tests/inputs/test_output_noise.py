@@ -1,0 +1,63 @@
+"""Noise of outputs: both kinds add up, and what is none is refused."""
+
+import jax
+import numpy as np
+import pytest
+
+from nn_uq_dist import Input
+
+JACOBIAN = np.random.default_rng(0).normal(size=(4, 3))
+LAW = Input.box(np.zeros((2, 3)), 1.0)
+IMAGE = LAW.image(JACOBIAN)
+
+
+@pytest.mark.usefixtures("x64")
+def test_both_kinds_of_noise_add_up():
+    covariance = [[1.0, 0.5], [0.5, 2.0]]
+    image = Input.box(np.zeros(3), [0.5, 0.0, 2.0]).image(JACOBIAN[:2])
+    noisy = image.with_noise([0.1, 0.0], covariance).with_noise(2.0)
+    expected = np.array(covariance) + np.diag([0.01, 0.0]) + 4 * np.eye(2)
+    np.testing.assert_allclose(noisy.covariance - image.covariance, expected, rtol=1e-12)
+    np.testing.assert_allclose(noisy.variance, np.diag(noisy.covariance), rtol=1e-13)
+    np.testing.assert_allclose(noisy.root @ noisy.root.T, noisy.covariance, rtol=1e-12)
+    np.testing.assert_allclose(noisy.normal_covariance, expected, rtol=1e-13)
+    np.testing.assert_allclose(noisy.normal_scale**2, np.diag(expected), rtol=1e-13)
+    singular = image.with_noise(None, np.ones((2, 2)))
+    np.testing.assert_allclose(singular.covariance, image.covariance + 1, rtol=1e-13)
+    np.testing.assert_allclose(singular.root @ singular.root.T, singular.covariance, rtol=1e-12)
+
+
+ERRORS = {
+    "noise": (lambda: IMAGE.with_noise(np.ones(3)), r"noise_scale \(3,\), outputs \(2, 4\)"),
+    "wide noise": (
+        lambda: LAW.image(JACOBIAN[:1]).with_noise(np.ones(3)),
+        r"noise_scale must have last axis 1 \(as the outputs\).* got shape \(3,\)",
+    ),
+    "negative noise": (
+        lambda: IMAGE.with_noise([0.0, 0.0, -1.0, 0.0]),
+        r"noise_scale must not be negative, got -1.0 at index \(2,\)",
+    ),
+    "covariance": (
+        lambda: IMAGE.with_noise(None, np.eye(3)),
+        r"noise_covariance must have shape \(\.\.\., 4, 4\), got \(3, 3\); for independent noise",
+    ),
+    "batch of noise": (
+        lambda: IMAGE.with_noise(None, np.zeros((3, 4, 4))),
+        r"got noise_covariance \(3,\), batch_shape \(2,\)",
+    ),
+    "indefinite": (
+        lambda: IMAGE.with_noise(None, -np.eye(4)),
+        "noise_covariance must be positive semidefinite, got the eigenvalue -1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors(case):
+    call, message = ERRORS[case]
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+def test_traced_noise_that_is_negative_gives_nan():
+    assert np.isnan(jax.jit(lambda s: IMAGE.with_noise(s).variance)(-1.0)).all()
