@@ -211,7 +211,9 @@ class NormalMixture:
         densities, shares = np.exp(logs - largest), fixed
         weights = np.exp(np.log(weights) - largest - np.max(np.log(weights) - largest))
         for _ in range(_BALANCE_STEPS):
-            shares = shares * np.sqrt(densities @ (weights / (shares @ densities) ** 2))
+            # The share of the only component near a point may become zero.
+            sums = np.maximum(shares @ densities, 1e-100)
+            shares = shares * np.sqrt(densities @ (weights / sums**2))
             shares = shares / shares.sum()
         stays = max(_MOST_FIXED - _LESS_FIXED * points.shape[1], _LEAST_FIXED)
         return NormalMixture(self.components, stays * fixed + (1 - stays) * shares)

@@ -360,6 +360,15 @@ def test_what_always_fails():
 
 
 @pytest.mark.slow
+def test_two_hundred_inputs(x64):
+    # Shares of parts that no draw needs become zero there.
+    direction = jnp.asarray(np.random.default_rng(200).normal(size=200))
+    direction = direction / jnp.linalg.norm(direction)
+    f = nuq.Input.normal(jnp.zeros(200), 1.0)
+    assert_right(found(lambda x: jnp.sinh(direction @ x)[None], f, math.sinh(4.2)), ndtr(-4.2))
+
+
+@pytest.mark.slow
 def test_many_inputs_on_few_runs():
     # Seldom right with so few runs, but then it does not say that it is.
     def margin(x):

@@ -140,6 +140,15 @@ def test_balanced_shares_have_less_variance_and_keep_a_part():
     assert mixture.balanced(np.zeros((0, 2)), np.zeros(0)) is mixture
 
 
+def test_balanced_shares_where_one_component_alone_is_near_a_point_of_no_weight():
+    # Its share becomes zero, and with it the density there.
+    parts = [Normal.around(np.full(300, 4.0 * sign)) for sign in (-1, 0, 1)]
+    z = np.array([[4.0] * 300, [-4.0] * 300])
+    balanced = NormalMixture.even(*parts).balanced(z, np.array([1.0, 1e-300]))
+    assert np.isfinite(balanced.shares).all()
+    assert balanced.shares.argmax() == 2
+
+
 def test_mixture_of_mixtures():
     first = NormalMixture.even(Normal.around(np.zeros(2)), Normal.around(np.ones(2)))
     second = NormalMixture.even(HalfSpace(np.array([0.0, 1.0]), 2.0))
