@@ -142,9 +142,9 @@ def test_balanced_shares_have_less_variance_and_keep_a_part():
 
 def test_balanced_shares_where_one_component_alone_is_near_a_point_of_no_weight():
     # Its share becomes zero, and with it the density there.
-    parts = [Normal.around(np.full(300, 4.0 * sign)) for sign in (-1, 0, 1)]
-    z = np.array([[4.0] * 300, [-4.0] * 300])
-    balanced = NormalMixture.even(*parts).balanced(z, np.array([1.0, 1e-300]))
+    parts = [Normal.around(np.full(300, mean)) for mean in (-8.0, 0.0, 4.0)]
+    z = np.array([[4.0] * 300, [-8.0] * 300])
+    balanced = NormalMixture.even(*parts).balanced(z, np.ones(2))
     assert np.isfinite(balanced.shares).all()
     assert balanced.shares.argmax() == 2
 
