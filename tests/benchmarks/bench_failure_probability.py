@@ -1,9 +1,9 @@
 """Failure probabilities of random networks against plain draws and subset simulation.
 
-``--cases 0 7 --draws 1000000`` for a short run. Four tables: all networks at 1e-3 and 1e-5 (against
+``--cases 0 7 --draws 1000000`` for a short run. Five tables: all networks at 1e-3 and 1e-5 (against
 plain draws) and at 1e-7 and 1e-9 (against subset simulation), in float64; how often 95% intervals
-hold; problems of a public challenge; OpenTURNS on the same functions. ``--tables`` picks some of
-them, ``--references`` keeps the references in a file.
+hold; functions that mislead a search; problems of a public challenge; OpenTURNS. ``--tables`` picks
+some of them, ``--references`` keeps the references in a file.
 """
 
 import json
@@ -23,6 +23,7 @@ from tests.benchmarks._failure_cases import (
     num_beyond,
     subset_limits,
 )
+from tests.benchmarks._misleading_cases import misleading_cases
 from tests.benchmarks._openturns_peers import METHODS, least_runs, runs_of_peer
 from tests.benchmarks._reliability_problems import problems
 from tests.benchmarks._timing import timed
@@ -153,6 +154,24 @@ def coverage(given):
         row(name, f"{share:.1e}", f"{of_converged:.1%}", len(found) - len(held), f"{error:.3f}")
 
 
+def misleading(given):
+    """Functions that mislead a search: how often results converge, and are silently wrong.
+
+    Bounds that are below the probability are counted too.
+    """
+    head("kind", "results", "converged", "silent", "bound below P")
+    counts = {}
+    for kind, network, f, limit, share in misleading_cases():
+        count = counts.setdefault(kind, np.zeros(4, int))
+        for number in range(given.keys):
+            found = estimate(network, f, number, limit, given.runs)
+            off = abs(found.probability - share) / max(found.standard_error, 1e-300)
+            silent = found.converged and off > 4.5 and abs(found.probability / share - 1) > 1e-4
+            count += [1, found.converged, silent, found.upper_bound < share * (1 - 1e-4)]
+    for kind, count in counts.items():
+        row(kind, *count)
+
+
 def challenge(given):
     """Estimates over references for three keys, and errors in standard errors."""
     head("problem", "P", "estimates / P, off by standard errors")
@@ -191,14 +210,20 @@ def peers(given):
             row(case.name, tail_of(upper), f"{share:.1e}", *(f"{number:.0f}" for number in runs))
 
 
-TABLES = {"accuracy": accuracy, "coverage": coverage, "challenge": challenge, "peers": peers}
+TABLES = {
+    "accuracy": accuracy,
+    "coverage": coverage,
+    "misleading": misleading,
+    "challenge": challenge,
+    "peers": peers,
+}
 
 
 def main():
     """Print the tables."""
     given = options(
         tables=tuple(TABLES), cases=tuple(range(NUM_CASES)), references=None,
-        runs=20_000, draws=16_000_000, repetitions=200,
+        runs=20_000, draws=16_000_000, repetitions=200, keys=20,
     )  # fmt: skip
     with jax.enable_x64(True):
         for name in given.tables:

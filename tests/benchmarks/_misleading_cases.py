@@ -1,0 +1,63 @@
+"""Functions that mislead a search for failures, with known probabilities."""
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import gammaincc, ndtr
+
+import nn_uq_dist as nuq
+
+
+def normal(d):
+    return nuq.Input.normal(jnp.zeros(d), 1.0)
+
+
+def half_spaces(distances, slopes, x):
+    return jnp.max(jnp.asarray(slopes) * (x[: len(distances)] - jnp.asarray(distances)))
+
+
+def by_quadrature(fails_above, low=-9.0, high=9.0, count=2_000_001):
+    """Mean of ``fails_above`` over one standard normal variable."""
+    x = np.linspace(low, high, count)
+    return float(np.trapezoid(fails_above(x) * np.exp(-(x**2) / 2), x) / math.sqrt(2 * math.pi))
+
+
+def bend(at, slope, x):
+    return x[0] + slope * jax.nn.relu(x[1] - at)
+
+
+def plateau(end, x):
+    along = x.sum() / math.sqrt(x.size)
+    return jnp.minimum(along, 1.0) + jax.nn.relu(along - end)
+
+
+def misleading_cases():
+    """Kind, network, distribution, limit and probability."""
+    for d, distances, ratio in (
+        (2, (4.0, 4.2), 1e4), (5, (4.0, 4.1, 4.3), 10), (8, (3.5,) * 4, 1), (12, (4.4,) * 5, 100),
+        (20, (4.2,) * 8, 1e3), (31, (4.5,) * 6, 10), (31, (4.3,) * 12, 1e4),
+    ):  # fmt: skip
+        share = -math.expm1(np.log1p(-ndtr(-np.array(distances))).sum())
+        slopes = np.geomspace(1, ratio, len(distances))
+        yield "half-spaces", partial(half_spaces, distances, slopes), normal(d), 0.0, share
+    for d in (16, 20, 25, 31):
+        share = -math.expm1(2 * d * math.log1p(-ndtr(-4.5)))
+        yield "32 to 62 half-spaces", lambda x: jnp.max(jnp.abs(x)), normal(d), 4.5, share
+    for at, slope, limit in ((5.0, 20.0, 4.9), (4.5, 10.0, 4.6), (5.2, 50.0, 5.3)):
+        share = by_quadrature(lambda x: ndtr(slope * np.maximum(x - at, 0) - limit))  # noqa: B023
+        yield "bend", partial(bend, at, slope), normal(3), limit, share
+    for end, limit in ((3.0, 2.5), (3.5, 1.8)):
+        yield "plateau", partial(plateau, end), normal(30), limit, ndtr(-(end + limit - 1))
+    for number, limit in ((1, 16.0), (3, 20.0), (5, 24.0)):
+        box = nuq.Input.box(jnp.full(number, 0.5), 0.5)
+        yield "-log(u)", lambda x: -jnp.log(x).sum(), box, limit, float(gammaincc(number, limit))
+    for limit in (4.0, 2.0, 0.0, -2.0, -4.0):
+        yield "one input", lambda x: x[0], normal(1), limit, ndtr(-limit)
+    for d, at in ((1, 3.0), (1, -1.0), (12, 3.5)):
+        yield "step", lambda x, at=at: jnp.where(x[0] > at, 1.0, 0.0), normal(d), 0.5, ndtr(-at)
+    for limit in (0.5, 0.999):
+        share = by_quadrature(lambda x: np.sin(3 * x) > limit)  # noqa: B023
+        yield "sine", lambda x: jnp.sin(3 * x[0]), normal(1), limit, share
