@@ -123,6 +123,14 @@ def tangents(space: StandardSpace, limit: float, starts: FloatArray) -> list[Tan
     ]
 
 
+def unit_slopes(space: StandardSpace, points: FloatArray) -> FloatArray:
+    """Directions of the slopes of the output; zero where there is none."""
+    _, slopes = space.slopes(points)
+    with np.errstate(all="ignore"):
+        directions = slopes / np.linalg.norm(slopes, axis=1, keepdims=True)
+    return np.nan_to_num(directions, posinf=0, neginf=0)
+
+
 def climbed(space: StandardSpace, limit: float, starts: FloatArray) -> FloatArray:
     """Points that fail, from starts that need not: steps along the slope of the output.
 
@@ -131,10 +139,7 @@ def climbed(space: StandardSpace, limit: float, starts: FloatArray) -> FloatArra
     points, fails = starts, np.zeros(len(starts), bool)
     for _ in range(2):
         for length in _CLIMBS:
-            _, slopes = space.slopes(points)
-            sizes = np.linalg.norm(slopes, axis=1, keepdims=True)
-            with np.errstate(all="ignore"):
-                points = points + np.nan_to_num(length * slopes / sizes, posinf=0, neginf=0)
+            points = points + length * unit_slopes(space, points)
         fails = space.run(points) > limit
         if fails.any():
             break
