@@ -102,7 +102,11 @@ def _of_parallelepiped(deviation: Array, weights: Array) -> Array:
     inputs = jnp.linalg.solve(weights, deviation[..., None])[..., 0]
     inside = jnp.all(jnp.abs(inputs) <= 1.0, axis=-1)
     log_volume = jnp.linalg.slogdet(weights)[1] + count * math.log(2.0)
-    return jnp.where(inside, -log_volume, jnp.where(jnp.isfinite(log_volume), -jnp.inf, jnp.nan))
+    outside = jnp.where(jnp.isfinite(log_volume), -jnp.inf, jnp.nan)
+    # The density does not depend on the value; that of NaN is NaN, as is its slope.
+    total = deviation.sum(axis=-1)
+    known = jnp.where(inside, -log_volume, outside)
+    return jnp.where(jnp.isnan(deviation).any(axis=-1), total, known)
 
 
 def _solve(problem: Problem) -> tuple[Array, FixedPoint]:

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any
 
 import jax
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -60,7 +61,7 @@ class LinearImage:
     def shape(self) -> tuple[int, ...]:
         """Batch shape and number of outputs, ``(..., N_y)``."""
         noisy: tuple[int, ...] = () if self.noise is None else self.noise.scale.shape
-        return noisy or self._part.shape[:-1]
+        return np.broadcast_shapes(noisy, self._part.shape[:-1])
 
     def with_noise(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None

@@ -34,7 +34,7 @@ def plot_calibration(
     ``F(draw)`` minus that of the uniform distribution. If the distribution is correct, it is 0 up
     to chance. A curve below 0 means that the draws are larger than predicted, a curve above 0 that
     they are smaller. A curve that first rises above 0 and then falls below it means that the
-    distribution is too narrow, the opposite that it is too wide.
+    distribution is too narrow, the opposite that it is too wide. More arches mean another shape.
 
     Parameters
     ----------
@@ -149,10 +149,16 @@ def ecdf_difference(transforms: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def difference_words(curve: FloatArray, band: float) -> str:
     """What a curve of `ecdf_difference` says that leaves the band of chance, or does not."""
-    x, y = curve
+    _, y = curve
     low, high = -y.min(), y.max()
     if max(low, high) <= band:
         return "no difference beyond chance"
-    if min(low, high) > max(band, max(low, high) / 3):  # an S, not an arch
-        return f"predicted too {'wide' if x[y.argmin()] < x[y.argmax()] else 'narrow'}"
+    # Arches that count: one for a shift, two for a wrong width, more for another shape, as of a
+    # skewed distribution, whose width the curve does not show.
+    signs = np.sign(y[np.abs(y) > max(band, max(low, high) / 3)])
+    arches = signs[np.flatnonzero(np.diff(signs, prepend=0))]
+    if arches.size > 2:
+        return "draws of another shape than predicted"
+    if arches.size == 2:
+        return f"predicted too {'wide' if arches[0] < 0 else 'narrow'}"
     return f"draws {'larger' if low > high else 'smaller'} than predicted"

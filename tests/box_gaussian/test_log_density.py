@@ -113,6 +113,16 @@ def test_no_density_is_nan_or_an_error():
     assert np.isnan(evaluate(np.zeros(2), np.ones((2, 3)), None))
 
 
+def test_a_value_that_is_nan_is_not_outside():
+    weights = np.array([[1.0, 1.0], [1.0, -1.0]])
+    values = np.array([[np.nan, 0.0], [np.inf, 0.0]])
+    np.testing.assert_array_equal(evaluate(values, weights, None), [np.nan, -np.inf])
+    joint = nuq.LinearizedJoint(
+        jnp.array([jnp.nan, 0.0]), jnp.asarray(weights), validate_args=False
+    )
+    assert jnp.isnan(jax.grad(joint.log_prob)(jnp.zeros(2))).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_inputs", "num_outputs", "noise"), [(2, 6, 0.3), (12, 12, 0.1), (12, 3, 0.0)]

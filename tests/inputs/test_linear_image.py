@@ -120,6 +120,8 @@ def test_a_batch_is_the_stack_of_single_images(name, noise_batch):
     image = distribution.image(jacobian).with_noise(noise)
     shape = np.broadcast_shapes((2, 4), noise.shape)
     assert image.shape == image.variance.shape == image.standard_deviation.shape == shape
+    correlated = distribution.image(jacobian).with_noise(None, np.eye(4))
+    assert correlated.shape == correlated.standard_deviation.shape == (2, 4)
     full = np.broadcast_to(noise, shape)
     for index in itertools.product(*map(range, shape[:-1])):
         s = scales[index[-1]]

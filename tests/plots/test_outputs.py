@@ -204,6 +204,8 @@ def test_limits_of_bands():
         (scipy.stats.norm(-0.1, 1.03), "draws smaller than predicted"),
         (scipy.stats.norm(0.01, 1.2), "predicted too narrow"),
         (scipy.stats.norm(0, 0.8), "predicted too wide"),
+        # Of the same mean and a larger standard deviation, and skewed: three arches.
+        (scipy.stats.skewnorm(4, -1.33, 1.72), "draws of another shape than predicted"),
     ],
 )
 def test_what_a_difference_says(distribution, words):
