@@ -1,7 +1,5 @@
 """A second call with the same shapes compiles nothing, whatever the network is made of."""
 
-from collections import OrderedDict
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -18,9 +16,9 @@ NUM_INPUTS, WIDTH, NUM_OUTPUTS = 4, 8, 2
 
 
 @pytest.fixture(autouse=True)
-def _empty_table(monkeypatch):
+def _no_programs():
     """Other tests, and other networks with the same program, compile nothing for this one."""
-    monkeypatch.setattr(programs, "_programs", OrderedDict())
+    programs._compiled.cache_clear()
 
 
 class Operator:

@@ -58,17 +58,21 @@ class FlatNetwork:
 
     def __call__(self, x: Array) -> Array:
         """Outputs ``(N_y,)`` at one vector ``(N_x,)`` of a distribution whose map has no batch."""
-        return self.structure.ravel(self.network(self.distribution.network_input(x)), self.dtype)
+        return self._outputs(self.distribution.network_input(x))
 
     def at_draws(self, draws: Any) -> Array:
         """Outputs ``(n, *batch_shape, N_y)`` at draws of the input, ``(n, *batch_shape, N_x)``."""
-
-        def at_one(value: Any) -> Array:
-            return self.structure.ravel(self.network(value), self.dtype)
-
+        at_one = self._outputs
         for _ in range(1 + len(self.distribution.batch_shape)):
             at_one = jax.vmap(at_one)
         return at_one(self.distribution.network_input(draws))
+
+    def _outputs(self, value: Any) -> Array:
+        output = self.network(value)
+        if self.structure.is_vector:  # it keeps its type
+            vector: Array = output
+            return vector
+        return self.structure.ravel(output, self.dtype)
 
 
 def flat_network(network: Callable[[Any], Any], distribution: Input) -> FlatNetwork:

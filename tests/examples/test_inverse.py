@@ -40,7 +40,8 @@ def test_mean_jacobian_is_that_of_the_box(example):
 @pytest.mark.usefixtures("fully_optimized")
 def test_inverse_runs(run):
     arguments = "--network nonlinear_1 --num-runs 3 --num-warmup 100 --num-draws 50 --num-chains 2"
-    lines = run(arguments, "posterior.png", "condition.png", "predictive.png")
+    figures = ("posterior.png", "condition.png", "predictive.png")
+    lines = run(arguments, *figures, longest=140)
     table = np.array([line.split()[-9:] for line in lines[1:5]], dtype=float)
     truth, mean, sd = table[:, 0], table[:, 1], table[:, 2]
     assert (sd[:2] > sd[2:]).all()  # the model that ignores the input error is surer of itself
