@@ -277,6 +277,11 @@ def as_indices(
         if number is None:
             nearest = get_close_matches(index, names, 1) if isinstance(index, str) else []
             advice = f"pass {nearest[0]!r}" if nearest else remedy
+            if isinstance(index, str) and not names:  # of a distribution, which has no names
+                advice = (
+                    f"pass positions from 0 to {num_outputs - 1}, which "
+                    f"linearization.output_names.index({index!r}) gives"
+                )
             raise TypeError(
                 f"{name} must be known integers{kinds}, got {index!r} ({type(index).__name__}); "
                 f"{advice}"

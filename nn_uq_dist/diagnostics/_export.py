@@ -103,6 +103,7 @@ def to_datatree(
     >>> print(tree["monte_carlo"]["y"].sel(output="b").std().item().__round__(2))
     0.31
     """
+    arguments.require_numbers("to_datatree", distribution, draws, key)
     marginals, shape = arguments.as_marginals(distribution, batched=True)
     values = _as_storable(arguments.as_draws(draws, shape))
     names = arguments.names_of_outputs(distribution, output_names, shape[-1])

@@ -206,6 +206,7 @@ def joint_summary(
     >>> found.verdict.partition(":")[0]
     'large error by the linearization'
     """
+    arguments.require_numbers("joint_summary", linearization, draws, key, joint)
     remedy = "take one point: joint_summary(model[i], draws[:, i], ...), or with pairs[i]"
     size = arguments.as_model(linearization, remedy).num_outputs
     values = arguments.as_draws(draws, (size,))

@@ -91,6 +91,7 @@ def sensitivity(
     >>> print(nuq.diagnostics.sensitivity(lin, input_names=["wind", "tide"]).values)
     [[0.2 0.8]]
     """
+    arguments.require_numbers("sensitivity", linearization, key)
     model = arguments.as_model(linearization)
     inputs = arguments.names_of_inputs(model, input_names)
     outputs = arguments.names_of_outputs(model, output_names, model.num_outputs)

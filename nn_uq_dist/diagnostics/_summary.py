@@ -148,6 +148,7 @@ def summary(
     """
     checks.require_extra("pandas", "diagnostics.summary")
     checks.require_extra("arviz_stats", "diagnostics.summary")
+    arguments.require_numbers("summary", marginals, draws, joint, quantiles, tails)
     distribution, shape = arguments.as_marginals(marginals, batched=True)
     values = arguments.as_draws(draws, shape)
     arguments.require_same_input(marginals, draws)

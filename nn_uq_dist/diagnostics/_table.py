@@ -66,6 +66,7 @@ def table(
     y[0]     1.0  0.58   1.0     NaN
     y[1]     5.0  1.15   5.0    0.25
     """
+    arguments.require_numbers("table", marginals, limits, levels)
     distribution, shape = arguments.as_marginals(marginals, batched=True)
     names = arguments.names_of_outputs(marginals, output_names, shape[-1])
     if sides not in {"above", "below", "both"}:

@@ -45,6 +45,15 @@ type NetworkDraws = ArrayLike | PairedDraws
 type Limits = ArrayLike | Mapping[str, ArrayLike]
 
 
+def require_numbers(function: str, *values: object) -> None:
+    """Raise ``TypeError`` if an argument of a function that runs now is traced by JAX."""
+    if not checks.is_concrete(*values):
+        raise TypeError(
+            f"all arguments must hold numbers, got traced values; call {function} outside of jit, "
+            f"vmap and grad"
+        )
+
+
 def as_marginals(
     marginals: Marginals, *, batched: bool = False
 ) -> tuple[OutputDistribution, tuple[int, ...]]:

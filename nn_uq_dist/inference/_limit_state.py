@@ -1,6 +1,7 @@
 """Limits of an output, and tangents there: half-spaces that hold a part of the failing inputs."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import numpy as np
@@ -52,8 +53,7 @@ class Limits:
         upper: bool,
         most_targets: int = _MOST_TARGETS,
     ) -> None:
-        limits = checks.rounded("limit", limit, flat.dtype)
-        checks.require_finite("limit", limits, "pass a number that the output can reach")
+        limits = _as_held("limit", limit, flat.dtype)
         if limits.size == 0:
             raise ValueError(
                 f"limit must hold a number, got shape {limits.shape}; pass at least one"
@@ -84,6 +84,28 @@ class Limits:
         """Upper bounds that do not increase with the limit: what is rarer has all bounds."""
         rarer = np.minimum.accumulate(bounds[self._order])
         return rarer[np.argsort(self._order)]
+
+
+def _as_held(name: str, limit: ArrayLike, dtype: np.dtype) -> FloatArray:
+    """Limits as outputs of this type hold them; finite."""
+    if isinstance(limit, Mapping):
+        output, value = next(iter(limit.items()), ("flow", 250.0))
+        raise TypeError(
+            f"{name} must be a number or an array of numbers, got a {type(limit).__name__}; pass "
+            f"{name}={value!r}, output={output!r}"
+            + (", and the others in calls of their own" if len(limit) > 1 else "")
+        )
+    remedy = "pass a number that the output can reach"
+    with np.errstate(over="ignore"):
+        found = checks.rounded(name, limit, dtype)
+    given = np.asarray(limit, np.float64)
+    checks.require_finite(name, given, remedy)
+    if (beyond := ~np.isfinite(found)).any():
+        raise ValueError(
+            f"{name} must be in the range of {np.dtype(dtype)}, the type of the output, got "
+            f"{given[beyond][0]:g}; {remedy}"
+        )
+    return found
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

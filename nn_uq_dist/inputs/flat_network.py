@@ -144,7 +144,9 @@ def _accepting(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Any]:
         # Entries of a list of arrays differ from those of the vector: an error there may be another
         # one. Those of a dict have no order.
         output, error = _traced(of_vector, taken)
-        if error is not None:
+        if error is not None and isinstance(cause, KeyError):
+            pass  # a key that the dict lacks says it all
+        elif error is not None:
             got += f", and of {vector} {_first_line(error)}"
         elif are_numbers:
             return of_vector, output

@@ -4,7 +4,8 @@ One distribution is a vector, that of a registered family or of the base of a tr
 from the vector to its values.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -137,9 +138,7 @@ def _parts_of(f: object) -> tuple[dict[str, Any], Any, Shape]:
     given = {f"f{jax.tree_util.keystr(path)}": part for path, part in found}
     known = {name: _known(name, part) for name, part in given.items() if not _is_part(part)}
     parts = given | known
-    for name, part in parts.items():
-        if isinstance(part, dist.Distribution):
-            _require_events(name, part)
+    _require_events(parts)
     batch_shape = checks.broadcast_shapes(
         "the batch shapes of the parts of f must broadcast",
         **{name: part.batch_shape for name, part in parts.items()},
@@ -171,14 +170,28 @@ def _kind(part: object) -> str:
     return f"{type(part).__module__}.{type(part).__name__}".removeprefix("builtins.")
 
 
-def _require_events(name: str, f: dist.Distribution) -> None:
+def _require_events(parts: Mapping[str, Any]) -> None:
     """Raise ``ValueError`` for a batch of scalars: the axes of a batch are those of test points."""
-    if f.batch_shape and not f.event_dim:
-        raise ValueError(
-            f"{name} must be a distribution over what the network takes, got batch_shape "
-            f"{f.batch_shape} and event_shape (); call .to_event({len(f.batch_shape)}) for one "
-            f"array of inputs, or use jax.vmap for a batch of scalar inputs"
-        )
+    scalars = {
+        name: part.batch_shape
+        for name, part in parts.items()
+        if isinstance(part, dist.Distribution) and part.batch_shape and not part.event_dim
+    }
+    if not scalars:
+        return
+    if len(set(scalars.values())) == 1:
+        scalars = dict(list(scalars.items())[:1])  # the others are alike
+    name, shape = next(iter(scalars.items()))
+    several = len(scalars) > 1
+    designs = "designs, as many in each," if several else f"{math.prod(shape)} designs"
+    raise ValueError(
+        f"{' and '.join(scalars)} must be {'distributions' if several else 'a distribution'} over "
+        f"what the network takes, got batch_shape {' and '.join(map(str, scalars.values()))} and "
+        f"event_shape (); call .to_event({len(shape)}) for one array of inputs; for a batch of "
+        f"{designs} pass parameters of shape {(*shape, 1)}, such as mean[..., None], with "
+        f".to_event(1), beside any parts without a batch, and take x{name.removeprefix('f')}[0] in "
+        f"the network; or use jax.vmap for a batch of scalar inputs"
+    )
 
 
 def _require_one_for_all(name: str, shape: Shape, batch_shape: Shape) -> None:
@@ -222,7 +235,7 @@ def _of_structure(f: object) -> Input:
 
 def _of_distribution(name: str, f: dist.Distribution) -> Input:
     """Return the input that a distribution is, or say why there is none."""
-    _require_events(name, f)
+    _require_events({name: f})
     base = _unwrapped(f)
     if (vector := of_registered_family(f, base)) is not None:
         own = (vector.num_inputs,)

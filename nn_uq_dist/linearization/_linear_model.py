@@ -345,7 +345,7 @@ class LinearModel(abc.ABC):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A remark on each output, point by point for a batch; empty if there is nothing to say."""
+        """A text for each output, point by point for a batch; ``""`` if there is nothing to say."""
         return ("",) * self.mean.size
 
     def __getitem__(self, index: Any) -> Self:

@@ -357,7 +357,7 @@ class Linearization(LinearModel):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A remark on each output, point by point; empty if exact for a linear network."""
+        """A text for each output, point by point; ``""`` if exact for a linear network."""
         remark = ""
         if self.input.is_transformed:
             remark = (

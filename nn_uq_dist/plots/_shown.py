@@ -160,6 +160,7 @@ def prepare(
 
     With `over_points` the model may be of a batch of points, of which one output is shown.
     """
+    arguments.require_numbers("functions that plot", model, draws, limits)
     distribution, shape = arguments.as_marginals(model, batched=over_points)
     names = arguments.names_of_outputs(model, output_names, shape[-1])
     columns = as_outputs(outputs, names)

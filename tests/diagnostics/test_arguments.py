@@ -76,6 +76,17 @@ def test_wrong_arguments_are_named(function):
             function(**(RIGHT[function] | {name: value}))
 
 
+@pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
+def test_traced_arguments_are_refused(function):
+    words = f"got traced values; call {function.__name__} outside of jit, vmap and grad"
+    for name, value in RIGHT[function].items():
+        others = {other: RIGHT[function][other] for other in RIGHT[function] if other != name}
+        with pytest.raises(TypeError, match=words):
+            jax.jit(lambda value, name=name, others=others: function(**others, **{name: value}))(
+                value
+            )
+
+
 def test_constant_outputs_and_pairs_of_another_input_are_refused():
     constant = nuq.Linearization(np.zeros(2), 0 * JACOBIAN, LIN.input)
     with pytest.raises(ValueError, match="every output must vary"):

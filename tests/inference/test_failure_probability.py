@@ -435,6 +435,18 @@ WRONG = [
     ({"limit": math.nan}, ValueError, "limit must be finite, got nan"),
     ({"limit": [1.0, math.inf]}, ValueError, "got inf at index"),
     ({"limit": []}, ValueError, "limit must hold a number"),
+    ({"limit": 1e39}, ValueError, r"limit must be in the range of float32, .* got 1e\+39; pass"),
+    ({"limit": [1.0, -1e39]}, ValueError, r"limit must be in the range of float32, .* got -1e\+39"),
+    (
+        {"limit": {"flow": 250.0}},
+        TypeError,
+        "a number or an array of numbers, got a dict; pass limit=250.0, output='flow'$",
+    ),
+    (
+        {"limit": {"y[0]": 1.0, "y[1]": 2.0}},
+        TypeError,
+        r"pass limit=1.0, output='y\[0\]', and the others in calls of their own",
+    ),
     ({"limit": "high"}, TypeError, "limit must be an array of real numbers"),
     ({"output": 1}, ValueError, "output must name outputs of 1"),
     ({"output": 0.5}, TypeError, "output must be known integers"),

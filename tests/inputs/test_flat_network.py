@@ -111,6 +111,14 @@ def test_what_is_only_drawn_goes_into_a_network_of_a_vector():
     np.testing.assert_array_equal(draws, with_lambda)
 
 
+def test_a_missing_key_is_named_alone():
+    f = {name: dist.Normal(0.0, 1.0) for name in "abc"}
+    with pytest.raises(ValueError, match=r"got KeyError from it: 'd'; pass a pure function in"):
+        nuq.linearize(lambda x: x["a"] * x["d"], f)
+    with pytest.raises(ValueError, match="got one of the vector of these 3 numbers; pass lambda"):
+        nuq.linearize(lambda x: x[0] * x[1:], f)
+
+
 NOT_STACKED = {
     "dict": (
         {"rw": dist.Normal(0.0, 1.0), "r": dist.Gamma(1.0, 1.0), "L": 3.0},

@@ -118,6 +118,19 @@ def test_known_arrays_beside_a_batch():
         nuq.monte_carlo(network, {"a": discrete, "gain": jnp.ones(3)}, KEY, 4, progress=False)
 
 
+def test_batches_of_scalars_are_told_how_to_become_designs():
+    radii, others = jnp.linspace(0.09, 0.12, 30), {"r": dist.Normal(1.0, 0.1), "k": 2.0}
+    remedy = r"30 designs pass .* shape \(30, 1\), .* with .to_event\(1\), .* x\['w'\]\[0\] in"
+    with pytest.raises(ValueError, match=r"f\['w'\] must be a distribution .*" + remedy):
+        as_input(others | {"w": dist.Normal(radii, 0.005)})
+    designs = others | {"w": dist.Normal(radii[:, None], 0.005).to_event(1)}
+    lin = nuq.linearize(lambda x: x["k"] * x["w"][0] * x["r"], designs)
+    np.testing.assert_allclose(lin.mean[:, 0], 2 * radii, rtol=1e-6)
+    both = r"f\['r'\] and f\['w'\] must .* got batch_shape \(20,\) and \(30,\) and event"
+    with pytest.raises(ValueError, match=both):
+        as_input({"r": dist.Normal(jnp.ones(20), 0.1), "w": dist.Normal(radii, 0.005)})
+
+
 @pytest.mark.slow
 def test_one_point_for_each_of_a_batch_of_maps():
     f = dist.Gamma(jnp.array([[2.0], [5.0]]), 1.0).to_event(1)
