@@ -34,6 +34,17 @@ def plateau(end, x):
     return jnp.minimum(along, 1.0) + jax.nn.relu(along - end)
 
 
+def wedge(at, slope, x):
+    """Half of what fails is beyond a gentle slope, half in a wedge to which none leads."""
+    return jnp.maximum(x[0] - 5.2, slope * (jnp.min(x[1:4]) - at))
+
+
+def two_corners(slope, x):
+    """Opposite corners of a box, up to 1.3 away in the sum of distances; one is steeper."""
+    near, far = jnp.abs(x - 1).sum(), jnp.abs(x + 1).sum()
+    return jnp.maximum(1.3 - near, slope * (1.3 - far))
+
+
 def misleading_cases():
     """Kind, network, distribution, limit and probability."""
     for d, distances, ratio in (
@@ -61,3 +72,15 @@ def misleading_cases():
     for limit in (0.5, 0.999):
         share = by_quadrature(lambda x: np.sin(3 * x) > limit)  # noqa: B023
         yield "sine", lambda x: jnp.sin(3 * x[0]), normal(1), limit, share
+    for at, slope in ((2.6, 4.0), (2.6, 10.0), (2.4, 10.0)):
+        share = 1 - (1 - ndtr(-5.2)) * (1 - ndtr(-at) ** 3)
+        yield "wedge", partial(wedge, at, slope), normal(6), 0.0, share
+    for slope in (3.0, 10.0):
+        share = 2 * (1.3 / 2) ** 8 / math.factorial(8)
+        yield (
+            "two corners",
+            partial(two_corners, slope),
+            nuq.Input.box(jnp.zeros(8), 1.0),
+            0.0,
+            share,
+        )

@@ -360,6 +360,19 @@ def test_what_always_fails():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_a_wedge_to_which_no_slope_leads(seed):
+    # With climbs from the input's own draws alone 8 of 8 keys found the other half and converged.
+    f = nuq.Input.normal(jnp.zeros(6), 1.0)
+    result = nuq.failure_probability(
+        lambda x: jnp.maximum(x[0] - 5.2, 4 * (jnp.min(x[1:4]) - 2.6)),
+        f, jax.random.key(20 + seed), 0.0, num_runs=20_000, progress=False,
+    )  # fmt: skip
+    probability = ndtr(-5.2) + ndtr(-2.6) ** 3
+    assert not result.converged or result.probability == pytest.approx(probability, rel=0.3)
+
+
+@pytest.mark.slow
 def test_two_hundred_inputs(x64):
     # Shares of parts that no draw needs become zero there.
     direction = jnp.asarray(np.random.default_rng(200).normal(size=200))
