@@ -166,7 +166,7 @@ def _add_limits(
         shown_as = f"{beyond[worst]:.2g}"
         text = f"P({'>' if is_upper else '<'} {limit:g}) = {shown_as}"
         if places.sum() > 1:
-            ties = [k for k in np.flatnonzero(places) if f"{beyond[k]:.2g}" == shown_as]
+            ties = [k for k in np.flatnonzero(places).tolist() if f"{beyond[k]:.2g}" == shown_as]
             text = f"largest {text}, at {_words(ties, names)}"
         right, ends_in = 1.0, axis.get_yaxis_transform()
         if places.all():
