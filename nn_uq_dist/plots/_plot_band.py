@@ -56,7 +56,7 @@ def plot_band(
         As in `plot_marginals`; of a batch the one output to show, needed if there are several.
     limits
         As in `plot_marginals`. Each is a line, with the largest of the probabilities beyond it, on
-        the side that fewer medians lie.
+        the side that fewer medians lie, and the places that have it, to two digits.
     deviation
         Whether to show deviations from the mean. It helps if the bands are narrow compared with the
         changes of the mean.
@@ -163,9 +163,11 @@ def _add_limits(
         is_upper = np.median(medians[places]) < limit
         beyond = np.where(places, ndtr(-scores if is_upper else scores), -1.0)
         worst = int(np.argmax(beyond))
-        text = f"P({'>' if is_upper else '<'} {limit:g}) = {beyond[worst]:.2g}"
+        shown_as = f"{beyond[worst]:.2g}"
+        text = f"P({'>' if is_upper else '<'} {limit:g}) = {shown_as}"
         if places.sum() > 1:
-            text = f"largest {text}, at {names[worst]}"
+            ties = [k for k in np.flatnonzero(places).tolist() if f"{beyond[k]:.2g}" == shown_as]
+            text = f"largest {text}, at {_words(ties, names)}"
         right, ends_in = 1.0, axis.get_yaxis_transform()
         if places.all():
             axis.axhline(limit, color=VERMILION, lw=1.2)
@@ -177,6 +179,16 @@ def _add_limits(
             text, (right, limit), xycoords=ends_in, xytext=(-3, 2), textcoords="offset points",
             ha="right", color=VERMILION, fontsize=SMALL, bbox=_panels.BEHIND,
         )  # fmt: skip
+
+
+def _words(ties: Sequence[int], names: Sequence[str]) -> str:
+    """The names of places in ascending order; of several in a row the first and the last."""
+    first, last = ties[0], ties[-1]
+    if len(ties) == 1:
+        return names[first]
+    if last - first == len(ties) - 1:
+        return f"{names[first]} to {names[last]}"
+    return f"{names[first]} and {len(ties) - 1} more"
 
 
 def _as_positions(x: ArrayLike | None, count: int, kind: str) -> FloatArray:

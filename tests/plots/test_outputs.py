@@ -192,6 +192,11 @@ def test_limits_of_bands():
     assert axis.get_ylim()[1] > top
     (axis,) = plot_band(distribution, limits={"bend": -4.0}, output_names=NAMES).axes
     assert axis.texts[0].get_text() == f"P(> -4) = {references[2].sf(-4):.2g}"
+    # The same probability to two digits: a row of places, and places apart.
+    for means, words in (([9, 9, 0, 0], "1.5 to 2"), ([9, 0, 0, 9], "1.5 and 1 more")):
+        many = dist.Normal(jnp.array(means, jnp.float32)[:, None], 1.0)
+        (axis,) = plot_band(many, limits=5.0, x=[1.5, 2.0, 2.5, 3.0]).axes
+        assert axis.texts[0].get_text() == f"largest P(> 5) = 1, at {words}"
     with pytest.raises(ValueError, match="limits must be None with deviation=True"):
         plot_band(distribution, limits=3.0, deviation=True)
 
