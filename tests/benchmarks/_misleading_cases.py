@@ -72,6 +72,11 @@ def misleading_cases():
     for limit in (0.5, 0.999):
         share = by_quadrature(lambda x: np.sin(3 * x) > limit)  # noqa: B023
         yield "sine", lambda x: jnp.sin(3 * x[0]), normal(1), limit, share
+    yield from steep_regions()
+
+
+def steep_regions():
+    """Regions that are hidden behind a gentle slope, in the same terms."""
     for at, slope in ((2.6, 4.0), (2.6, 10.0), (2.4, 10.0)):
         share = 1 - (1 - ndtr(-5.2)) * (1 - ndtr(-at) ** 3)
         yield "wedge", partial(wedge, at, slope), normal(6), 0.0, share
