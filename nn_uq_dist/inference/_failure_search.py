@@ -45,7 +45,7 @@ WIDE_SHARE, _STARTS_SHARE, _NEW_SHARE, LEARNING_SHARE = 0.08, 0.05, 0.007, 0.27
 # Subset simulation begins with this share of the input's own draws among the first ones.
 _PILOT_SHARE = 0.4
 # Shares of all runs: climbs, and chains from their ends, which move before each round. With none, 4
-# of 12 searches in a box of 12 inputs that fails in two corners find one; with these none of 48.
+# of 12 searches in a box of 12 inputs that fails in two corners find one; with these 2 of 64.
 _CLIMB_SHARE, _CHAIN_SHARE = 0.10, 0.04
 # Share of the candidates that climb: those whose slopes differ most. Where all climb, and only from
 # the input's own draws, 26 of 40 searches miss a steep region behind a gentle slope; with these 6.
