@@ -48,7 +48,8 @@ _PILOT_SHARE = 0.4
 # of 12 searches in a box of 12 inputs that fails in two corners find one; with these 2 of 64.
 _CLIMB_SHARE, _CHAIN_SHARE = 0.10, 0.04
 # Share of the candidates that climb: those whose slopes differ most. Where all climb, and only from
-# the input's own draws, 26 of 40 searches miss a steep region behind a gentle slope; with these 6.
+# the input's own draws, 15 of 24 searches miss a steep wedge behind a gentle slope; with these 9 of
+# 54.
 _CLIMBING = 0.4
 # Rounds that these are for, least and most draws of one, and most starts.
 _ROUNDS, _LEAST_ROUND, _MOST_ROUND, _MOST_STARTS = 6, 100, 20_000, 200
