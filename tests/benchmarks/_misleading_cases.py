@@ -19,10 +19,9 @@ def half_spaces(distances, slopes, x):
     return jnp.max(jnp.asarray(slopes) * (x[: len(distances)] - jnp.asarray(distances)))
 
 
-def by_quadrature(fails_above, low=-9.0, high=9.0, count=2_000_001):
-    """Mean of ``fails_above`` over one standard normal variable."""
-    x = np.linspace(low, high, count)
-    return float(np.trapezoid(fails_above(x) * np.exp(-(x**2) / 2), x) / math.sqrt(2 * math.pi))
+# Nodes over one standard normal variable, and weights of its density.
+NODES = np.linspace(-9.0, 9.0, 2_000_001)
+WEIGHTS = (NODES[1] - NODES[0]) * np.exp(-(NODES**2) / 2) / math.sqrt(2 * math.pi)
 
 
 def bend(at, slope, x):
@@ -58,7 +57,7 @@ def misleading_cases():
         share = -math.expm1(2 * d * math.log1p(-ndtr(-4.5)))
         yield "32 to 62 half-spaces", lambda x: jnp.max(jnp.abs(x)), normal(d), 4.5, share
     for at, slope, limit in ((5.0, 20.0, 4.9), (4.5, 10.0, 4.6), (5.2, 50.0, 5.3)):
-        share = by_quadrature(lambda x: ndtr(slope * np.maximum(x - at, 0) - limit))  # noqa: B023
+        share = float(WEIGHTS @ ndtr(slope * np.maximum(NODES - at, 0) - limit))
         yield "bend", partial(bend, at, slope), normal(3), limit, share
     for end, limit in ((3.0, 2.5), (3.5, 1.8)):
         yield "plateau", partial(plateau, end), normal(30), limit, ndtr(-(end + limit - 1))
@@ -70,7 +69,7 @@ def misleading_cases():
     for d, at in ((1, 3.0), (1, -1.0), (12, 3.5)):
         yield "step", lambda x, at=at: jnp.where(x[0] > at, 1.0, 0.0), normal(d), 0.5, ndtr(-at)
     for limit in (0.5, 0.999):
-        share = by_quadrature(lambda x: np.sin(3 * x) > limit)  # noqa: B023
+        share = float(WEIGHTS @ (np.sin(3 * NODES) > limit))
         yield "sine", lambda x: jnp.sin(3 * x[0]), normal(1), limit, share
     yield from steep_regions()
 
