@@ -21,41 +21,18 @@ def problem(generator, num_inputs, num_outputs, noise, num_points):
     return draws, weights, np.diag(scale**2)
 
 
+def tensor_rule(num_nodes, count):
+    """Points of a tensor Gauss-Legendre rule over the box, and the logs of their probabilities."""
+    nodes, rule = np.polynomial.legendre.leggauss(num_nodes)
+    points = np.stack(np.meshgrid(*[nodes] * count, indexing="ij"), -1).reshape(-1, count)
+    return points, sum(np.meshgrid(*[np.log(0.5 * rule)] * count, indexing="ij")).ravel()
+
+
 def by_quadrature(point, weights, covariance, num_nodes):
     """Tensor Gauss-Legendre rule over the box, for up to three inputs."""
-    nodes, rule = np.polynomial.legendre.leggauss(num_nodes)
-    count = weights.shape[1]
-    inputs = np.stack(np.meshgrid(*[nodes] * count, indexing="ij"), -1).reshape(-1, count)
-    log_rule = sum(np.meshgrid(*[np.log(0.5 * rule)] * count, indexing="ij")).ravel()
+    inputs, log_rule = tensor_rule(num_nodes, weights.shape[1])
     normal = scipy.stats.multivariate_normal(np.zeros(len(point)), covariance)
     return logsumexp(log_rule + normal.logpdf(point - inputs @ weights.T))
-
-
-def by_genz(point, weights, covariance):
-    """Probability of the box under the normal distribution of the inputs given the outputs, by
-    SciPy."""
-    precision = weights.T @ np.linalg.solve(covariance, weights)
-    spread = np.linalg.inv(precision)
-    mean = spread @ weights.T @ np.linalg.solve(covariance, point)
-    count = weights.shape[1]
-    mass = scipy.stats.multivariate_normal.cdf(
-        np.ones(count),
-        mean,
-        spread,
-        lower_limit=-np.ones(count),
-        abseps=1e-7,
-        releps=1e-4,
-        maxpts=200_000,
-        rng=np.random.default_rng(0),
-    )
-    # N(y; W u, S0) = N(u; mean, spread) times what does not depend on u.
-    rest = point - weights @ mean
-    log_constant = -0.5 * (
-        rest @ np.linalg.solve(covariance, rest)
-        + np.linalg.slogdet(2 * np.pi * covariance)[1]
-        - np.linalg.slogdet(2 * np.pi * spread)[1]
-    )
-    return np.log(mass) + log_constant - count * np.log(2.0)
 
 
 class Estimate(NamedTuple):
@@ -106,6 +83,22 @@ def by_separation(point, weights, covariance, log2_samples=12, num_shifts=8):
     ratios = np.exp(np.array(totals) - largest)
     value = largest + np.log(ratios.mean()) + log_constant - count * np.log(2.0)
     return Estimate(value, ratios.std(ddof=1) / ratios.mean() / np.sqrt(num_shifts))
+
+
+def by_separations(points, weights, covariance, bar, log2_samples=12):
+    """`by_separation` of many points, with standard errors below `bar`; shape (N,)."""
+    found = [by_separation(point, weights, covariance, log2_samples) for point in points]
+    assert max(estimate.error for estimate in found) < bar
+    return np.array([estimate.value for estimate in found])
+
+
+def by_quadrature_or_separation(points, weights, covariance):
+    """Log densities of up to three inputs by quadrature, of more by separation; shape (N,)."""
+    count = weights.shape[1]
+    if count > 3:
+        return by_separations(points, weights, covariance, 3e-3)
+    nodes = {1: 1000, 2: 300, 3: 80}[count]
+    return np.array([by_quadrature(point, weights, covariance, nodes) for point in points])
 
 
 def _restricted(low, high, uniform):
@@ -176,93 +169,6 @@ def by_box_spline(points, weights):
         return total / (2.0 * (len(kept) - size))
 
     return density(tuple(range(count)), (0,) * count)
-
-
-def saddlepoint_log_density(points, weights, covariance=None):
-    r"""Second-order saddlepoint approximation, shape (N,); NaN where no saddlepoint is found.
-
-    With the cumulant function :math:`K(s) = \sum_k \log(\sinh x_k / x_k) + s^T S_0 s / 2` of
-    :math:`x = W^T s`, at :math:`K'(s) = y`, and McCullagh's invariants,
-
-    .. math:: \frac{e^{K(s) - s^T y}}{|2 \pi K''(s)|^{1/2}}
-        \Bigl(1 + \frac{\rho_4}{8} - \frac{\rho_{13}^2}{8} - \frac{\rho_{23}^2}{12}\Bigr)
-
-    (J. Kolassa, Series Approximation Methods in Statistics, 2006).
-    """
-    size = weights.shape[0]
-    covariance = np.zeros((size, size)) if covariance is None else covariance
-
-    def tilted(tilt):
-        cumulants = _uniform_cumulants(tilt @ weights)
-        value = cumulants[0].sum(-1) + 0.5 * ((tilt @ covariance) * tilt).sum(-1)
-        slope = cumulants[1] @ weights.T + tilt @ covariance
-        curvature = (weights * cumulants[2][:, None, :]) @ weights.T + covariance
-        return value - (tilt * points).sum(-1), slope - points, curvature, cumulants
-
-    tilt = np.linalg.solve(weights @ weights.T / 3.0 + covariance, points.T).T
-    for _ in range(200):
-        value, slope, curvature, _ = tilted(tilt)
-        # Outside of the support the tilt grows without end.
-        lost = np.abs(tilt @ weights).max(axis=-1) > 1e7
-        curvature[lost] = np.eye(size)
-        step = np.where(lost[:, None], 0.0, -np.linalg.solve(curvature, slope[..., None])[..., 0])
-        decrement = (slope * step).sum(-1)
-        if (np.abs(decrement) < 1e-20).all():
-            break
-        # The function is convex: halve the step until it falls enough.
-        length = np.ones(len(points))
-        for _ in range(40):
-            moved = tilted(tilt + length[:, None] * step)[0]
-            high = ~(moved <= value + 0.25 * length * decrement + 1e-13 * (1 + np.abs(value)))
-            if not high.any():
-                break
-            length = np.where(high, 0.5 * length, length)
-        tilt = tilt + length[:, None] * step
-    value, slope, curvature, (_, _, _, third, fourth) = tilted(tilt)
-    lost = np.abs(tilt @ weights).max(axis=-1) > 1e7
-    curvature[lost] = np.eye(size)
-    metric = weights.T @ np.linalg.solve(
-        curvature, np.broadcast_to(weights, (len(tilt), *weights.shape))
-    )
-    own = np.diagonal(metric, axis1=-2, axis2=-1)
-    pairs = third[:, :, None] * third[:, None, :] * metric
-    rho4 = (fourth * own**2).sum(-1)
-    rho13 = (pairs * own[:, :, None] * own[:, None, :]).sum((-2, -1))
-    rho23 = (pairs * metric**2).sum((-2, -1))
-    decrement = (slope * np.linalg.solve(curvature, slope[..., None])[..., 0]).sum(-1)
-    correction = 1.0 + rho4 / 8.0 - rho13 / 8.0 - rho23 / 12.0
-    logs = value - 0.5 * np.linalg.slogdet(2 * np.pi * curvature)[1]
-    logs = logs + np.log(np.where(correction > 0, correction, np.nan))
-    return np.where((np.abs(decrement) < 1e-8) & ~lost, logs, np.nan)
-
-
-def _uniform_cumulants(x):
-    """Log of sinh(x)/x and its four derivatives, shape (5, ...)."""
-    small = np.abs(x) < 0.3
-    y = np.where(small, 1.0, x)
-    size = np.abs(y)
-    decay = np.exp(-2.0 * size)
-    coth = np.sign(y) * (1.0 + decay) / (1.0 - decay)
-    csch2 = 4.0 * decay / (1.0 - decay) ** 2
-    large = [
-        size + np.log1p(-decay) - np.log(2.0 * size),
-        coth - 1.0 / y,
-        1.0 / y**2 - csch2,
-        2.0 * csch2 * coth - 2.0 / y**3,
-        6.0 / y**4 - csch2 * (4.0 * coth**2 + 2.0 * csch2),
-    ]
-    # Bernoulli numbers: sum of 2^(2j) B_2j x^(2j) / (2j (2j)!).
-    numbers = scipy.special.bernoulli(22)[2::2]
-    powers = np.arange(2, 23, 2)
-    series = np.zeros(23)
-    series[powers] = 2.0**powers * numbers / (powers * scipy.special.factorial(powers))
-    polynomial = np.polynomial.Polynomial(series)
-    return np.stack(
-        [
-            np.where(small, polynomial.deriv(order)(x) if order else polynomial(x), large[order])
-            for order in range(5)
-        ]
-    )
 
 
 def far_outside(point, weights, covariance):

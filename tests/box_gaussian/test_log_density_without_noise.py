@@ -7,26 +7,20 @@ from scipy.optimize import linprog
 
 from nn_uq_dist.box_gaussian import log_evidence
 from tests.box_gaussian.joint_density_grid import joint_density_grid
-from tests.box_gaussian.references import by_box_spline, saddlepoint_log_density
+from tests.box_gaussian.references import by_box_spline
 
-# Outputs, inputs, points of the grid, the bars of the mean over Jacobians: of expectation
-# propagation, and of the saddlepoint approximation.
-CASES = [
-    (2, 6, 128, 0.02, 0.02),
-    (2, 12, 128, 0.005, 0.003),
-    (2, 31, 128, 0.001, 0.0003),
-    (3, 12, 128, 0.02, 0.02),
-]
-JACOBIANS, POINTS = 5, 400
+# Outputs, inputs, and the bar of the mean over Jacobians.
+CASES = [(2, 6, 0.02), (2, 12, 0.005), (2, 31, 0.001), (3, 12, 0.02)]
+JACOBIANS, POINTS, GRID = 5, 400, 128
 
 
-def draws(num_outputs, num_inputs, num_points):
+def draws(num_outputs, num_inputs):
     """Weights, points of the exact distribution (those of a grid) and its densities there."""
     parts = []
     for seed in range(JACOBIANS):
         generator = np.random.default_rng([num_outputs, num_inputs, seed])
         weights = generator.uniform(-1, 1, (num_outputs, num_inputs))
-        grid = joint_density_grid(weights, num_points)
+        grid = joint_density_grid(weights, GRID)
         mass = grid.mass.ravel()
         picked = np.unravel_index(
             generator.choice(mass.size, POINTS, p=mass / mass.sum()), grid.density.shape
@@ -41,24 +35,16 @@ def draws(num_outputs, num_inputs, num_points):
     return parts
 
 
-@pytest.mark.parametrize(
-    ("num_outputs", "num_inputs", "num_points", "bar", "bar_of_saddlepoint"), CASES
-)
-def test_total_variation(num_outputs, num_inputs, num_points, bar, bar_of_saddlepoint, x64):
+@pytest.mark.parametrize(("num_outputs", "num_inputs", "bar"), CASES)
+def test_total_variation(num_outputs, num_inputs, bar, x64):
     """It is half the mean of ``|q/p - 1|`` over draws of ``p``."""
-    parts = draws(num_outputs, num_inputs, num_points)
+    parts = draws(num_outputs, num_inputs)
     weights = np.concatenate([np.broadcast_to(w, (len(p), *w.shape)) for w, p, _ in parts])
     points = np.concatenate([p for _, p, _ in parts])
     exact = np.concatenate([p for _, _, p in parts])
     found = np.asarray(log_evidence(jnp.asarray(points), jnp.asarray(weights), None))
     assert np.isfinite(found).all()
     assert 0.5 * np.abs(np.exp(found) / exact - 1.0).mean() < bar
-    independent = np.concatenate([saddlepoint_log_density(p, w) for w, p, _ in parts])
-    # Next to a corner there may be no saddlepoint that rounding lets one find.
-    some = np.isfinite(independent)
-    assert some.mean() > 0.99
-    distance = 0.5 * np.abs(np.exp(independent[some]) / exact[some] - 1.0).mean()
-    assert distance < bar_of_saddlepoint
 
 
 def test_the_support_is_the_image_of_the_box(precision):
