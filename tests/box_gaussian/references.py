@@ -92,11 +92,11 @@ def by_separations(points, weights, covariance, bar, log2_samples=12):
     return np.array([estimate.value for estimate in found])
 
 
-def by_quadrature_or_separation(points, weights, covariance):
+def by_quadrature_or_separation(points, weights, covariance, bar=3e-3):
     """Log densities of up to three inputs by quadrature, of more by separation; shape (N,)."""
     count = weights.shape[1]
     if count > 3:
-        return by_separations(points, weights, covariance, 3e-3)
+        return by_separations(points, weights, covariance, bar)
     nodes = {1: 1000, 2: 300, 3: 80}[count]
     return np.array([by_quadrature(point, weights, covariance, nodes) for point in points])
 

@@ -38,7 +38,7 @@ def test_separation_of_equal_columns_is_an_integral_over_their_sum():
         for point in points
     ]
     weights = np.repeat(column[:, None], count, axis=1)
-    found = by_separations(points, weights, covariance, 1e-3, 16)
+    found = by_separations(points, weights, covariance, 2e-3, 16)
     np.testing.assert_allclose(found, exact, atol=2e-3)
 
 

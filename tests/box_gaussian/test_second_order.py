@@ -24,7 +24,8 @@ def errors(arguments, exact):
 )
 def test_it_takes_most_of_the_error_away(num_inputs, num_outputs, noise, seed, x64):
     arguments = problem(np.random.default_rng(seed), num_inputs, num_outputs, noise, 30)
-    first, second = errors(arguments, by_quadrature_or_separation(*arguments))
+    # References of twelve inputs have standard errors of up to .062.
+    first, second = errors(arguments, by_quadrature_or_separation(*arguments, bar=0.1))
     assert np.sqrt(np.mean(second**2)) < 0.6 * np.sqrt(np.mean(first**2))
     assert np.abs(second).max() < 0.05
     assert abs(second.mean()) < 0.01
