@@ -333,19 +333,6 @@ def test_vmap_over_some_parameters(mapped_matrix):
     np.testing.assert_allclose(through, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("scale", [None, 0.3], ids=["bounded", "normal part"])
-def test_a_batch_without_a_leaf_for_what_is_not_there(scale):
-    scales = None if scale is None else np.full(3, scale, np.float32)
-    distributions = LinearizedMarginal(np.zeros(3), WEIGHTS[0] * WIDTHS[:, None], scales)
-    assert (jax.jit(lambda distribution: distribution)(distributions).normal_scale is None) == (
-        scale is None
-    )
-    assert ("normal_scale" in distributions.get_args()) == (scale is not None)
-    x = np.array([0.1, 0.0, 0.5], np.float32)
-    found = jax.vmap(lambda distribution, x: distribution.log_prob(x))(distributions, x)
-    np.testing.assert_allclose(found, distributions.log_prob(x), rtol=1e-5)
-
-
 def test_expand_keeps_the_methods(case):
     batch_shape = (4, *case.batch_shape)
     wide = case.expand(batch_shape)
@@ -361,10 +348,6 @@ def test_expand_keeps_the_methods(case):
         np.testing.assert_allclose(wide.cdf(x), case.cdf(x), rtol=1e-5, atol=1e-6)
         quantile = np.broadcast_to(case.icdf(0.2), batch_shape)
         np.testing.assert_allclose(wide.icdf(0.2), quantile, rtol=1e-5)
-    elif isinstance(case, GaussianCopulaJoint | GaussianCopulaConditional):
-        given = wide.condition(0, x[..., :1])
-        expected = wide.log_prob(x) - wide.marginalize(0).log_prob(x[..., :1])
-        np.testing.assert_allclose(given.log_prob(x[..., 1:]), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["loc batch", "matrix batch"])

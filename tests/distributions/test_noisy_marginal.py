@@ -1,4 +1,4 @@
-"""Outputs with normal noise against closed forms, quadrature over the values, and draws."""
+"""Outputs with normal noise against closed forms and quadrature over the values."""
 
 import jax
 import jax.numpy as jnp
@@ -7,22 +7,11 @@ import numpyro.distributions as dist
 import pytest
 import scipy.special
 import scipy.stats
-from jax.test_util import check_grads
 from numpyro.distributions.batch_util import promote_batch_shape
 
 import nn_uq_dist as nuq
-from nn_uq_dist.distributions import CorrectedMarginal, NoisyMarginal
-
-WEIGHTS = np.array([[1.0, 0.6, 0.3], [0.5, 0.5, 0.1], [2.0, 0.1, 0.1]])
-LOC = np.array([0.0, 3.0, -1.0])
-KNOTS = LOC[:, None] + np.array([-1.5, -0.5, 0.2, 1.0, 1.7])
-IMAGES = KNOTS + np.array([0.2, -0.1, 0.3, 0.9, 2.0])
-SCORES = np.array([-5.0, -2.5, -1.0, 0.0, 0.7, 2.0, 4.5])
-
-
-def corrected(normal_scale=None):
-    base = nuq.LinearizedMarginal(LOC, WEIGHTS, normal_scale)
-    return CorrectedMarginal(base, KNOTS, IMAGES)
+from nn_uq_dist.distributions import NoisyMarginal
+from tests.distributions.outputs import IMAGES, LOC, SCORES, WEIGHTS, corrected
 
 
 def quadrature(distribution, row, sigma, x):
@@ -129,45 +118,6 @@ def test_derivatives_in_the_noise(x64, share):
     slope = jax.grad(lambda s: value(s).sum())
     known = sum(weight * slope(share + k * step) for k, weight in stencil) / step
     np.testing.assert_allclose(second * share**2, known * share**2, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_gradients_in_everything(x64):
-    def value(loc, images, sigma):
-        base = nuq.LinearizedMarginal(loc, WEIGHTS, 0.2)
-        distribution = NoisyMarginal(CorrectedMarginal(base, KNOTS, images), sigma)
-        return (
-            distribution.log_prob(jnp.array([0.3, 3.3, -1.2])).sum() + distribution.icdf(0.3).sum()
-        )
-
-    arguments = (jnp.asarray(LOC), jnp.asarray(IMAGES), jnp.asarray(0.4))
-    check_grads(jax.jit(value), arguments, order=1, modes=["rev"], rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_draws_have_the_distribution():
-    distribution = NoisyMarginal(corrected(), 0.5)
-    draws = np.asarray(distribution.sample(jax.random.key(0), (200_000,)))
-    error = np.sqrt(np.asarray(distribution.variance) / len(draws))
-    assert (np.abs(draws.mean(axis=0) - distribution.mean) < 4 * error).all()
-    np.testing.assert_allclose(draws.var(axis=0), distribution.variance, rtol=0.02)
-    shares = np.sort(np.asarray(distribution.cdf(draws[:20_000])), axis=0)
-    for column in shares.T:
-        assert scipy.stats.kstest(column, "uniform").pvalue > 1e-3
-
-
-@pytest.mark.slow
-def test_tails_add_up(x64):
-    distribution = NoisyMarginal(corrected(), 0.2)
-    x = distribution.from_normal_score(SCORES[:, None])
-    np.testing.assert_allclose(
-        jnp.exp(distribution.log_cdf(x)) + jnp.exp(distribution.log_sf(x)), 1, rtol=1e-12
-    )
-    np.testing.assert_allclose(
-        distribution.normal_score(x), SCORES[:, None] * np.ones(3), atol=1e-7
-    )
-    slope = jax.grad(lambda y: distribution.cdf(y).sum())(x)
-    np.testing.assert_allclose(jnp.log(slope), distribution.log_prob(x), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -125,7 +125,7 @@ def test_nuts_agrees_with_importance_sampling_where_bounds_move(name):
         distribution = make(numpyro.sample("scale", dist.LogNormal(0.0, 0.5)))
         numpyro.sample("y", dist.Normal(numpyro.sample("z", distribution), 0.3).to_event(1), obs=y)
 
-    mcmc = MCMC(NUTS(model), num_warmup=500, num_samples=2000, progress_bar=False)
+    mcmc = MCMC(NUTS(model), num_warmup=300, num_samples=1000, progress_bar=False)
     mcmc.run(KEY)
     found = np.column_stack([mcmc.get_samples()[site] for site in ("scale", "z")])
 

@@ -1,0 +1,83 @@
+"""Laws of joint distributions: draws, parts, conditionals, order of the outputs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from nn_uq_dist import GaussianCopulaJoint, LinearizedJoint, LinearizedMarginal
+
+KEY = jax.random.key(5)
+LOC = np.array([0.2, -0.3, 1.0])
+WEIGHTS = np.array([[0.7, -0.4, 0.2], [0.3, 0.5, 0.1], [0.2, 0.2, 0.6]])
+COVARIANCE = 0.1 * np.array([[0.4, 0.1, 0.0], [0.1, 0.9, 0.2], [0.0, 0.2, 0.5]])
+MATRIX = np.array([[1.0, 0.7, -0.4], [0.7, 1.0, 0.1], [-0.4, 0.1, 1.0]])
+JOINTS = {
+    "linearized": lambda: LinearizedJoint(LOC, WEIGHTS, COVARIANCE),
+    "bounded": lambda: LinearizedJoint(LOC, np.concatenate([WEIGHTS, 0.5 * WEIGHTS[::-1]], -1)),
+    "copula": lambda: GaussianCopulaJoint(LinearizedMarginal(LOC, WEIGHTS), MATRIX),
+}
+# Densities of linearized outputs are approximations; those of the copula are exact.
+ERROR = {"linearized": 0.05, "copula": 1e-9}
+
+pytestmark = pytest.mark.slow
+of_all = pytest.mark.parametrize("name", JOINTS)
+of_both_kinds = pytest.mark.parametrize("name", ERROR)
+
+
+@of_all
+def test_draws_have_the_marginals_and_the_covariance(name):
+    joint, count = JOINTS[name](), 20_000
+    draws = np.asarray(joint.sample(KEY, (count,)))
+    for column in np.asarray(joint.marginals.cdf(draws), float).T:
+        assert scipy.stats.kstest(column, "uniform").pvalue > 1e-4
+    covariance = np.asarray(joint.covariance_matrix)
+    np.testing.assert_allclose(np.diag(covariance), joint.variance, rtol=1e-5)
+    sd = np.sqrt(np.diag(covariance))
+    assert (np.abs(draws.mean(axis=0) - joint.mean) < 4.5 * sd / np.sqrt(count)).all()
+    error = (np.cov(draws.T) - covariance) / np.outer(sd, sd)
+    assert np.abs(error).max() < 4.5 * np.sqrt(2 / count)
+
+
+@of_both_kinds
+def test_rosenblatt_scores_are_normal(name):
+    joint = JOINTS[name]()
+    scores = np.asarray(joint.rosenblatt(joint.sample(KEY, (400,))))
+    for column in scores.T:
+        assert scipy.stats.kstest(column, "norm").pvalue > 1e-3
+    # Three correlations of 400 independent pairs.
+    assert np.abs(np.corrcoef(scores.T) - np.eye(3)).max() < 0.18
+
+
+@of_both_kinds
+def test_density_is_that_of_a_part_times_the_conditional(name, x64):
+    joint, observed = JOINTS[name](), (2, 0)
+    points = np.asarray(joint.sample(KEY, (20,)))
+    rest = joint.condition(observed, points[:, observed])
+    assert rest.batch_shape == (20,)
+    found = joint.marginalize(observed).log_prob(points[:, observed])
+    found += rest.log_prob(points[:, [1]])
+    expected = joint.log_prob(points)
+    assert np.abs(found - expected).max() < ERROR[name]
+
+
+@of_both_kinds
+def test_order_of_the_outputs_and_of_the_steps_does_not_matter(name, x64):
+    joint, point = JOINTS[name](), jnp.array([0.1, -0.2, 1.3])
+    turned = joint.marginalize((2, 0, 1)).log_prob(point[jnp.array([2, 0, 1])])
+    np.testing.assert_allclose(turned, joint.log_prob(point), rtol=1e-6, atol=1e-7)
+    first = joint.condition(1, 0.3).marginalize(1)
+    second = joint.marginalize((1, 2)).condition(0, 0.3)
+    np.testing.assert_allclose(first.mean, second.mean, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(first.log_prob([0.4]), second.log_prob([0.4]), rtol=1e-6)
+
+
+@of_all
+def test_outputs_and_values_of_a_condition_are_checked(name):
+    joint = JOINTS[name]()
+    with pytest.raises(ValueError, match="got unknown index 3"):
+        joint.condition(3, 0.0)
+    if name != "linearized":  # whose support is unbounded
+        with pytest.raises(ValueError, match=r"within the support .* got 99\.0 for"):
+            joint.condition(0, 99.0)

@@ -1,0 +1,78 @@
+"""Laws of the distributions of single outputs: functions that fit together, draws, gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+from jax.test_util import check_grads
+
+from nn_uq_dist import LinearizedMarginal
+from nn_uq_dist.distributions import NoisyMarginal, as_output_distribution
+from tests.distributions.outputs import IMAGES, LOC, SCORES, WEIGHTS, corrected
+
+KEY = jax.random.key(0)
+# Of batch shape (3,).
+OUTPUTS = {
+    "corrected with noise": lambda: corrected(0.1),
+    "corrected": corrected,
+    "linearized": lambda: LinearizedMarginal(LOC, WEIGHTS),
+    "linearized with noise": lambda: LinearizedMarginal(LOC, WEIGHTS, 0.3),
+    "noisy": lambda: NoisyMarginal(corrected(), 0.5),
+    "adapted": lambda: as_output_distribution(dist.Gamma(jnp.array([0.7, 2.0, 9.0]), 2.0)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_functions_fit_together(name, precision):
+    distribution, wide = OUTPUTS[name](), precision == "float64"
+    near = {"rtol": 1e-6, "atol": 1e-6} if wide else {"rtol": 5e-3, "atol": 5e-3}
+    # In single precision values at the edge of a support have no score of their own.
+    scores = (SCORES if wide else SCORES[1:-1])[:, None]
+    below = scipy.stats.norm.cdf(scores) + 0 * LOC
+    x = distribution.from_normal_score(scores)
+    assert x.dtype == precision
+    np.testing.assert_allclose(distribution.cdf(x), below, **near)
+    np.testing.assert_allclose(distribution.icdf(below), x, **near)
+    log_cdf, log_sf = distribution.log_cdf(x), distribution.log_sf(x)
+    np.testing.assert_allclose(log_cdf, scipy.stats.norm.logcdf(scores) + 0 * LOC, **near)
+    np.testing.assert_allclose(log_sf, scipy.stats.norm.logsf(scores) + 0 * LOC, **near)
+    slope = jax.grad(lambda y: distribution.cdf(y).sum())(x)
+    log_prob = distribution.log_prob(x)
+    np.testing.assert_allclose(jnp.log(slope), log_prob, **near)
+    both = distribution.normal_score_and_log_prob(x)
+    np.testing.assert_allclose(both[0], scores + 0 * LOC, **near)
+    np.testing.assert_allclose(both[0], distribution.normal_score(x), **near)
+    np.testing.assert_allclose(both[1], log_prob, **near)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_draws_have_the_distribution_and_its_moments(name):
+    distribution, count = OUTPUTS[name](), 20_000
+    draws = np.asarray(distribution.sample(KEY, (count,)), np.float64)
+    # Each of these fails for less than one key in a thousand.
+    for column in np.asarray(distribution.cdf(draws)).T:
+        assert scipy.stats.kstest(column, "uniform").pvalue > 1e-4
+    variance, kurtosis = np.asarray(distribution.variance), distribution.excess_kurtosis
+    shift = draws.mean(axis=0) - distribution.mean
+    assert (np.abs(shift) < 4 * np.sqrt(variance / count)).all()
+    ratio = draws.var(axis=0) / variance - 1
+    assert (np.abs(ratio) < 4 * np.sqrt((kurtosis + 2) / count)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["corrected", "noisy"])
+def test_gradients(name, x64):
+    def value(loc, images, scale):
+        if name == "noisy":
+            distribution = NoisyMarginal(corrected(0.2, loc, images), scale)
+        else:
+            distribution = corrected(scale, loc, images)
+        at = distribution.log_prob(jnp.array([0.3, 3.3, -1.2]))
+        return at.sum() + distribution.icdf(0.3).sum()
+
+    arguments = (jnp.asarray(LOC), jnp.asarray(IMAGES), jnp.asarray(0.4))
+    check_grads(jax.jit(value), arguments, order=1, modes=["rev"], rtol=1e-5)
