@@ -10,7 +10,6 @@ from nn_uq_dist.sampling.distribution_functions import (
     exceedances,
     kolmogorov_smirnov,
     paired_kolmogorov_smirnov,
-    proportion,
     quantiles,
 )
 from nn_uq_dist.sampling.weighted_sample import WeightedSample
@@ -80,14 +79,6 @@ def test_probabilities_are_counted_and_never_certain():
     np.testing.assert_allclose(found.standard_error, expected, rtol=0.1)
 
 
-def test_errors_of_rare_events_are_calibrated():
-    events = np.random.default_rng(0).random((2_000, 1_000)) < 0.02
-    found = proportion(WeightedSample.equal(1_000), events)
-    np.testing.assert_allclose(found.value, events.mean(axis=1))
-    errors = (found.value - 0.02) / found.standard_error
-    np.testing.assert_allclose(np.std(errors), 1, atol=0.1)
-
-
 @pytest.mark.parametrize("has_scores", [True, False])
 def test_probabilities_at_many_points_are_those_of_exceedances(has_scores):
     generator = np.random.default_rng(0)
@@ -142,20 +133,7 @@ def test_the_distance_of_pairs_is_that_of_the_probabilities():
     assert 0 < found.standard_error < 0.06
 
 
-@pytest.mark.slow
-def test_standard_errors_and_noise_floors_of_draws_are_calibrated():
-    # 1000 repetitions: standard deviations are known to 2.2%, means to 3% of them.
-    shifted = NORM(0.3, 1)  # the distances are attained at the same place
-    found, same = (
-        [kolmogorov_smirnov(NORM.cdf(x)) for x in sample(of, (1_000, 1_000))]
-        for of in (shifted, NORM)
-    )
-    values, errors, _ = np.array(found).T
-    np.testing.assert_allclose(np.std(values) / np.mean(errors), 1, atol=0.1)
-    np.testing.assert_allclose(np.mean([one.value for one in same]), same[0].noise_floor, rtol=0.06)
-
-
-@pytest.mark.parametrize("eps", [0.05, 0.3, 2.0])
+@pytest.mark.parametrize("eps", [0.05, 2.0])
 def test_noise_floor_of_pairs_is_calibrated(eps):
     # y = l + eps e, both normal: y is normal as well. 300 repetitions: the mean distance is known
     # to 2%, each floor to 8%, their mean to 0.5%.

@@ -1,13 +1,11 @@
-"""Moments of plain draws: values against SciPy, errors against repetition and the jackknife."""
+"""Moments of plain draws: values against SciPy, errors against the jackknife."""
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from nn_uq_dist.sampling.distribution_functions import quantiles
 from nn_uq_dist.sampling.weighted_sample import MOMENTS, WeightedSample, correlation
 
-QUANTILES = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
 SAMPLERS = {
     "skewed": scipy.stats.beta(2, 6),
     "two_peaks": scipy.stats.arcsine(-1, 2),
@@ -22,23 +20,12 @@ EXPECTED = {
 }
 
 
-def sample(distribution, shape, seed=0):
-    return distribution.rvs(size=shape, random_state=np.random.default_rng(seed))
+def sample(distribution, shape):
+    return distribution.rvs(size=shape, random_state=np.random.default_rng(0))
 
 
 def moments_of(x):
     return {name: moment(WeightedSample.equal(x.size), x) for name, moment in MOMENTS.items()}
-
-
-def values_and_errors(x):
-    found = [part[:2] for part in moments_of(x).values()]
-    at_levels = quantiles(WeightedSample.equal(x.size), x, QUANTILES)
-    return np.concatenate([found, np.transpose(at_levels[:2])])
-
-
-def exact(distribution):
-    mean, variance, skewness, kurtosis = distribution.stats("mvsk")
-    return [mean, np.sqrt(variance), skewness, kurtosis, *distribution.ppf(QUANTILES)]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-170])
@@ -72,18 +59,6 @@ def test_the_correlation_and_its_standard_error_agree_with_the_jackknife():
     left_out = [np.corrcoef(np.delete([x, y], i, axis=1))[0, 1] for i in range(x.size)]
     jackknife = np.sqrt((x.size - 1) * np.var(left_out))
     assert found.standard_error == pytest.approx(jackknife, rel=0.03)
-
-
-def test_heavy_tails_shrink_the_standard_error_of_the_kurtosis_only():
-    # As the docstring says: 0.85 for Student's t with 20 degrees of freedom at n = 4000. The median
-    # and the standard deviation over 1000 repetitions are known to 3% each.
-    distribution = scipy.stats.t(20)
-    found = np.array([values_and_errors(x) for x in sample(distribution, (1_000, 4_000), seed=1)])
-    errors = (found[..., 0] - exact(distribution)) / found[..., 1]
-    kurtosis = len(MOMENTS) - 1
-    np.testing.assert_allclose(np.delete(np.std(errors, axis=0), kurtosis), 1, atol=0.1)
-    ratio = np.median(found[:, kurtosis, 1]) / np.std(found[:, kurtosis, 0])
-    assert 0.75 < ratio < 0.95
 
 
 def test_constant_sample_has_no_shape():
