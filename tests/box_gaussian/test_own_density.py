@@ -15,17 +15,6 @@ def moments(log_density, mean, scale, ends=ENDS):
     return mean + np.asarray(found.shift), scale * np.asarray(found.factor)
 
 
-def test_of_normal_distributions_from_a_rough_start(x64):
-    mean, scale = np.array([1.0, -3.0, 0.2]), np.array([0.1, 2.0, 1.0])
-    found = moments(
-        lambda x: -0.5 * ((x - mean) / scale) ** 2,
-        mean + np.array([0.5, -1.0, 0.0]) * scale,
-        scale * np.array([0.7, 1.5, 1.0]),
-    )
-    np.testing.assert_allclose((found[0] - mean) / scale, np.zeros(3), atol=2e-4)
-    np.testing.assert_allclose(found[1] / scale, np.ones(3), rtol=2e-3)
-
-
 @pytest.mark.parametrize("noise", [0.3, 0.03, 0.01])
 def test_of_sharp_ends(noise, x64):
     """A uniform on (-1, 1) plus noise, which has the variance 1/3 + noise^2."""
