@@ -15,6 +15,7 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import described_line
+from nn_uq_dist.inference._importance_weights import systematic
 from nn_uq_dist.inference._posterior_sampling import (
     NUM_DRAWS,
     Draws,
@@ -22,7 +23,6 @@ from nn_uq_dist.inference._posterior_sampling import (
     sample_posteriors,
 )
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
-from nn_uq_dist.inference._weighted_draws import systematic
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
 

@@ -13,7 +13,7 @@ from mpmath import mp
 from scipy.special import ndtr
 
 from nn_uq_dist import uniform_sum as lc
-from nn_uq_dist.uniform_sum._evaluate import evaluate
+from nn_uq_dist.uniform_sum._choice_of_method import evaluate
 from nn_uq_dist.uniform_sum.quantiles import _solved, saddlepoint_quantile
 from tests.bank.reference import log_values
 from tests.compiling import jit
