@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -225,6 +226,11 @@ def input_posterior(
         If `y` or the noise does not fit, is not finite, or the noise not positive; if `f` has batch
         axes, no random variable or more than 200, or `network` fails on one input.
 
+    Warns
+    -----
+    RuntimeWarning
+        If outputs are NaN at inputs drawn from `f`.
+
     Notes
     -----
     The variables of the input become standard normal ones :math:`z`, uniform ones by
@@ -287,6 +293,13 @@ def input_posterior(
         (NUM_DRAWS, space.num_variables)
     )
     shared = points, space.run(points)
+    if num_nan := int(np.isnan(shared[1]).any(axis=1).sum()):
+        warnings.warn(
+            f"outputs are NaN at {num_nan} of {NUM_DRAWS} inputs drawn from f, and such inputs count "
+            f"as impossible; check the network over the range of its input",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     together = max(min(_TOGETHER, _MOST_NUMBERS // (num_runs * space.num_variables)), 1)
     found: list[dict[str, Any]] = []
     with tqdm(total=len(outputs), unit="observation", delay=2, disable=not progress) as bar:
