@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics import programs
+from nn_uq_dist.basics import compiled_programs
 from nn_uq_dist.diagnostics import summary
 from tests.compiling import counted_compilations
 
@@ -18,7 +18,7 @@ NUM_INPUTS, WIDTH, NUM_OUTPUTS = 4, 8, 2
 @pytest.fixture(autouse=True)
 def _no_programs():
     """Other tests, and other networks with the same program, compile nothing for this one."""
-    programs._compiled.cache_clear()
+    compiled_programs._compiled.cache_clear()
 
 
 class Operator:

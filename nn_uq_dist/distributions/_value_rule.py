@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.basics.concrete import one_program
-from nn_uq_dist.basics.nodes import gauss_legendre
+from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
 from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 
 # he_k phi is at most about sqrt(phi): 1e-11 at the end of the range.

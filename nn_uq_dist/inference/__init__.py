@@ -1,14 +1,14 @@
 """What is answered with runs of the network: failures, inputs that explain, inputs that matter.
 
 `_standard_space.py` is the network at standard normal variables, whatever the distribution of its
-input is: all answers are sought there. `_weighted_draws.py` keeps all draws of a search with
+input is: all answers are sought there. `_importance_weights.py` keeps all draws of a search with
 weights over all mixtures that they were drawn from, and has what both searches do with them.
 
 Of how probable it is that the network fails, read `_failure_probability.py` first, then
 `_failure_search.py`, which learns where it fails. `_limit_state.py` says which runs fail, and has
 climbs to the limit and tangents there; with the chains of `_subset_simulation.py` they lead to
-failing inputs. `_mixture.py` has the distributions that are drawn from, and `_final_sample.py` the
-estimate, and what can be claimed.
+failing inputs. `_normal_mixture.py` has the distributions that are drawn from, and
+`_final_sample.py` the estimate, and what can be claimed.
 
 Of the inputs behind observed outputs, read `_input_posterior.py` first. `_randomized_modes.py`
 finds where to begin and tells how much it may have missed, `_student_mixture.py` has the

@@ -19,11 +19,16 @@ from nn_uq_dist.inference._failure_search import (
     WIDE_SHARE,
     FailureSearch,
 )
+from nn_uq_dist.inference._importance_weights import (
+    LEAST_EFFECTIVE,
+    agree,
+    tail_excess,
+    tail_settles,
+)
 from nn_uq_dist.inference._limit_state import Limits
-from nn_uq_dist.inference._mixture import NormalMixture
+from nn_uq_dist.inference._normal_mixture import NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._subset_simulation import Population
-from nn_uq_dist.inference._weighted_draws import LEAST_EFFECTIVE, agree, tail_excess, tail_settles
 
 # Draws of a portion, and most numbers of it and of the failing draws that are returned.
 _PORTION, _MOST_NUMBERS = 16_384, 2**22

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import described_line
+from nn_uq_dist.inference._importance_weights import systematic
 from nn_uq_dist.inference._posterior_sampling import (
     NUM_DRAWS,
     Draws,
@@ -22,7 +24,6 @@ from nn_uq_dist.inference._posterior_sampling import (
     sample_posteriors,
 )
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
-from nn_uq_dist.inference._weighted_draws import systematic
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
 
@@ -225,6 +226,11 @@ def input_posterior(
         If `y` or the noise does not fit, is not finite, or the noise not positive; if `f` has batch
         axes, no random variable or more than 200, or `network` fails on one input.
 
+    Warns
+    -----
+    RuntimeWarning
+        If outputs are NaN at inputs drawn from `f`.
+
     Notes
     -----
     The variables of the input become standard normal ones :math:`z`, uniform ones by
@@ -287,6 +293,13 @@ def input_posterior(
         (NUM_DRAWS, space.num_variables)
     )
     shared = points, space.run(points)
+    if num_nan := int(np.isnan(shared[1]).any(axis=1).sum()):
+        warnings.warn(
+            f"outputs are NaN at {num_nan} of {NUM_DRAWS} inputs drawn from f, and such inputs count "
+            f"as impossible; check the network over the range of its input",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     together = max(min(_TOGETHER, _MOST_NUMBERS // (num_runs * space.num_variables)), 1)
     found: list[dict[str, Any]] = []
     with tqdm(total=len(outputs), unit="observation", delay=2, disable=not progress) as bar:

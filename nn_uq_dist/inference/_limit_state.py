@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.inference._mixture import HalfSpace
+from nn_uq_dist.inference._normal_mixture import HalfSpace
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
 from nn_uq_dist.inputs.flat_network import FlatNetwork
 

@@ -17,10 +17,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.inference._randomized_modes import missing_share, randomized_modes
-from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture
-from nn_uq_dist.inference._weighted_draws import (
+from nn_uq_dist.inference._importance_weights import (
     LARGEST_SHAPE,
     LEAST_EFFECTIVE,
     Archive,
@@ -29,6 +26,9 @@ from nn_uq_dist.inference._weighted_draws import (
     systematic,
     tempered,
 )
+from nn_uq_dist.inference._randomized_modes import missing_share, randomized_modes
+from nn_uq_dist.inference._standard_space import StandardSpace
+from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture
 
 # Starts of an observation, of which half are the best of the draws that all observations share at
 # first; and draws of a round, which are as many as those that are shared.

@@ -18,8 +18,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
 from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.compiled_programs import compiled_once
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.programs import compiled_once
 from nn_uq_dist.inputs import as_input
 from nn_uq_dist.inputs.flat_network import FlatNetwork, flat_network
 from nn_uq_dist.linearization.jacobians import values_and_jacobians

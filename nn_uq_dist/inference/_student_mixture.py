@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.inference._weighted_draws import far_apart, log_sum, systematic
+from nn_uq_dist.inference._importance_weights import far_apart, log_sum, systematic
 
 # Lower ones waste draws on the tails in many variables, higher ones reach less far.
 _DEGREES_OF_FREEDOM = 8.0

@@ -4,13 +4,13 @@ An input is data: a mean, independent terms, which are uniform or normal variabl
 and a map to what the network takes. `_input.py` is what everything downstream asks: read it first.
 All that is computed with terms is in `terms.py`, and the map in `structure.py`. `from_numpyro.py`
 makes inputs of distributions and of structures of them: by a family registered with
-`register_input_family` (`_families.py` has those of NumPyro) or by transforms. `linear_image.py`
-has the columns of independent random variables that linear outputs are made of, `output_noise.py`
-their noise. `flat_network.py` makes any network one between vectors.
+`register_input_family` (`_numpyro_families.py` has those of NumPyro) or by transforms.
+`linear_image.py` has the columns of independent random variables that linear outputs are made of,
+`output_noise.py` their noise. `flat_network.py` makes any network one between vectors.
 """
 
-from nn_uq_dist.inputs._families import register_input_family as register_input_family
 from nn_uq_dist.inputs._input import Input as Input
+from nn_uq_dist.inputs._numpyro_families import register_input_family as register_input_family
 from nn_uq_dist.inputs.from_numpyro import as_input as as_input
 from nn_uq_dist.inputs.linear_image import LinearImage as LinearImage
 from nn_uq_dist.inputs.terms import InputTerm as InputTerm

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.nodes import MAXIMUM_DIMENSION, sobol_points
+from nn_uq_dist.basics.quadrature_nodes import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.distributions import MonotoneSpline, OutputDistribution
 from nn_uq_dist.paired_samples import (
     Control,

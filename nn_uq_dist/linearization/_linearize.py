@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.programs import compiled_once
+from nn_uq_dist.basics.compiled_programs import compiled_once
 from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.inputs import Input, as_input
 from nn_uq_dist.inputs.flat_network import REMEDY, flat_network

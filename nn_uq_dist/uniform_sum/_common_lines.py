@@ -28,13 +28,13 @@ from nn_uq_dist.uniform_sum._contour import (
 from nn_uq_dist.uniform_sum._contour_sum import integrand, nodes_of_chunk
 from nn_uq_dist.uniform_sum._each_point import Orders, chunk_size, evaluate_each_point
 from nn_uq_dist.uniform_sum._polynomials import relative_correction
+from nn_uq_dist.uniform_sum._tolerances import tolerances_of
 from nn_uq_dist.uniform_sum._uniform_component import excess_coth, sine_and_cosine
 from nn_uq_dist.uniform_sum._uniform_sum import (
     UniformSum,
     binary_scale,
     distance_from_edge,
     in_units,
-    precision,
 )
 from nn_uq_dist.uniform_sum.points import (
     HostArray,
@@ -82,7 +82,7 @@ def _most_lines(orders: Orders, count: int, dtype: DTypeLike) -> int:
 
 def _advance(dtype_name: str) -> float:
     """Step from one line to the next in tilted standard deviations."""
-    return 1.6 * precision(dtype_name).line_reach
+    return 1.6 * tolerances_of(dtype_name).line_reach
 
 
 class Lines(NamedTuple):
@@ -110,7 +110,7 @@ def _tilts(orders: Orders, nearest: Array, distribution: UniformSum) -> tuple[Ar
     dtype, order = distribution.weights.dtype, max(orders)
     pole = jnp.full(1, order, dtype)
     # The tilted mean of the first one is left of the center by less than a standard deviation.
-    least = max(0.5 * precision(dtype).line_reach, order**0.5)
+    least = max(0.5 * tolerances_of(dtype).line_reach, order**0.5)
     start = least * lax.rsqrt(distribution.moments()[0])
     # A normal part has points beyond the edge.
     most = _most_lines(orders, distribution.weights.shape[0], dtype) + 12 * (
@@ -143,17 +143,17 @@ def _tabulate(
     )
     width, at_edge = jnp.sum(distribution.weights, axis=0), jnp.zeros_like(tilt)
     order = jnp.broadcast_to(np.array(orders)[:, None], (len(orders), len(tilt)))
-    margin = precision(dtype).line_reach
+    margin = tolerances_of(dtype).line_reach
     contour = contour_at(order, tilt, variance, width - distance, 2.0 * width, distribution, margin)
     excess = excess_coth(distribution.weights, contour.tilt)
     more = 1 if count >= _MANY_WEIGHTS else _MORE_NODES[dtype.name]
-    size = precision(dtype).line_nodes * more
+    size = tolerances_of(dtype).line_nodes * more
     nodes = nodes_of_chunk(contour, 0, size)
     values = integrand(at_edge, distribution, excess, contour, nodes)
     bound = envelope_at(distribution, excess, contour, size)
     exponents = log_scale(at_edge, distribution, contour)
     # As in a sum that goes on until all is small: the bound takes all sines for one.
-    tolerances, end = precision(dtype), jnp.max(jnp.abs(values[-2:, 0]), axis=0)
+    tolerances, end = tolerances_of(dtype), jnp.max(jnp.abs(values[-2:, 0]), axis=0)
     seen = (end < tolerances.acceptable) & (bound < tolerances.unseen)
     exponents = jnp.where((bound < tolerances.acceptable) | seen, exponents, jnp.nan)
     # One array, and so one kernel, for all numbers.

@@ -25,13 +25,14 @@ import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.basics.chunks import any_point
+from nn_uq_dist.uniform_sum._tolerances import tolerances_of
 from nn_uq_dist.uniform_sum._uniform_component import (
     excess_coth,
     log_mgf_below_edge,
     squared_envelope,
     sums_of_excess,
 )
-from nn_uq_dist.uniform_sum._uniform_sum import UniformSum, precision
+from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
 
 _MOST_NEWTON_STEPS = 60
 
@@ -103,7 +104,7 @@ def choose_contour(
     # The highest order stays farthest from the pole, which does no harm for lower orders.
     tilt, variance = solve_tilt(order[-1], y, distance, distribution, active)
     contour = contour_at(order, tilt, variance, y, 2.0 * y + distance, distribution)
-    tolerances = precision(y.dtype)
+    tolerances = tolerances_of(y.dtype)
     most = jnp.where(last, tolerances.most_nodes, tolerances.max_nodes)
     excess = excess_coth(distribution.weights, tilt)
     bound = envelope_at(distribution, excess, contour, most) * growth_at(contour, most, derivatives)
@@ -136,7 +137,7 @@ def contour_at(
 
     ``margin`` is how many tilted standard deviations the points may lie from the tilted mean.
     """
-    tolerances = precision(tilt.dtype)
+    tolerances = tolerances_of(tilt.dtype)
     weights, normal_variance = distribution.weights, distribution.normal_variance
     exponent = tolerances.alias_exponent
     inverse = lax.rsqrt(variance)
@@ -282,7 +283,7 @@ def solve_tilt(
     weights, safeguarded by a bracket. ``W - K'`` is convex and decreasing, so a plain Newton step
     from the left of the root never overshoots; this is the fallback.
     """
-    tolerance = precision(y.dtype).tilt_tolerance
+    tolerance = tolerances_of(y.dtype).tilt_tolerance
     order = order.astype(y.dtype)
     # The tilt stays away from zero, where the pole is and coth(w t) is infinite.
     lowest = lax.rsqrt(4.0 * distribution.moments()[0])

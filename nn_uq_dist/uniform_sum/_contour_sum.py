@@ -28,6 +28,7 @@ from nn_uq_dist.uniform_sum._contour import (
     power_of,
 )
 from nn_uq_dist.uniform_sum._polynomials import alias_corrections, relative_correction
+from nn_uq_dist.uniform_sum._tolerances import tolerances_of
 from nn_uq_dist.uniform_sum._uniform_component import (
     TiltedComponent,
     excess_coth,
@@ -36,7 +37,7 @@ from nn_uq_dist.uniform_sum._uniform_component import (
     square_and_product,
     tilted_component,
 )
-from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum, precision
+from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum
 
 
 class Slopes(NamedTuple):
@@ -234,7 +235,7 @@ def contour_sum(
     tuple
         Array of shape (M, B); `Slopes` of it, or None.
     """
-    tolerances = precision(distance.dtype)
+    tolerances = tolerances_of(distance.dtype)
     size = tolerances.nodes_per_chunk
     excess = excess_coth(distribution.weights, contour.tilt)
     component = tilted_component(distribution.weights, contour.tilt, excess)

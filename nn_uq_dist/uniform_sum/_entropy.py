@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics.nodes import gauss_legendre
+from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
 from nn_uq_dist.basics.row_algebra import binary_unit
 from nn_uq_dist.uniform_sum._functions import logpdf, prepare
 from nn_uq_dist.uniform_sum.quantiles import corners, saddlepoint_quantile

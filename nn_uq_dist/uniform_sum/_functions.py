@@ -15,8 +15,8 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics.checks import as_numeric, float_dtype
 from nn_uq_dist.basics.concrete import as_results, nan_unless, runs_in_numpy, with_nan_gradients
 from nn_uq_dist.basics.row_algebra import namespace
+from nn_uq_dist.uniform_sum._choice_of_method import evaluate, magnitude
 from nn_uq_dist.uniform_sum._each_point import BOTH, DENSITY, SURVIVAL, Orders
-from nn_uq_dist.uniform_sum._evaluate import evaluate, magnitude
 from nn_uq_dist.uniform_sum.quantiles import (
     at_most_half,
     score_at,

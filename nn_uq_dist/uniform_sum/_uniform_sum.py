@@ -1,4 +1,4 @@
-"""The random variable ``sum_k w_k U_k + s N``: the layout and the tolerances of all numerics."""
+"""The random variable ``sum_k w_k U_k + s N``, as all numerics hold it."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.typing import DTypeLike
 
 from nn_uq_dist.basics.row_algebra import binary_unit
 
@@ -98,52 +97,3 @@ def binary_scale(distribution: UniformSum) -> Array:
     if distribution.normal_scale is not None:
         largest = jnp.maximum(largest, distribution.normal_scale)
     return binary_unit(largest)
-
-
-class Precision(NamedTuple):
-    """Targets of the quadrature and the tilt for one floating-point type.
-
-    Attributes
-    ----------
-    alias_exponent
-        Aliases of the trapezoidal rule are at most about ``exp(-alias_exponent)``.
-    nodes_per_chunk
-        Nodes that are evaluated at a time.
-    target, seen, unseen
-        Nodes are added until the bound on all later terms falls below ``target``; or below
-        ``unseen``, if the integrand at the last two nodes is below ``seen``. The bound replaces all
-        sines of a product by one; the integrand itself is smaller by a factor of about two to the
-        power of the number of weights.
-    acceptable
-        A distribution whose bound stays above this at ``max_nodes`` is conditioned on more weights.
-    max_nodes, most_nodes
-        Most nodes of a method that is followed by others, and of the last method.
-    line_nodes, line_reach
-        Nodes of a common line, and the largest distance of a point from the mean of its tilted
-        distribution, in standard deviations of that distribution.
-    tilt_tolerance
-        Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted distribution.
-    """
-
-    alias_exponent: float
-    nodes_per_chunk: int
-    target: float
-    seen: float
-    unseen: float
-    acceptable: float
-    max_nodes: int
-    most_nodes: int
-    line_nodes: int
-    line_reach: float
-    tilt_tolerance: float
-
-
-_PRECISIONS = {
-    "float32": Precision(17.0, 8, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 1.25, 0.3),
-    "float64": Precision(31.0, 8, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 2.5, 0.3),
-}
-
-
-def precision(dtype: DTypeLike) -> Precision:
-    """Tolerances for ``dtype`` (float32 or float64)."""
-    return _PRECISIONS[jnp.dtype(dtype).name]

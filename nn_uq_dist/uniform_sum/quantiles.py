@@ -24,8 +24,8 @@ from nn_uq_dist.basics.concrete import as_jax
 from nn_uq_dist.basics.normal_tails import log_normal_density, score_from_log_survival
 from nn_uq_dist.basics.quantile_search import quantile_at_score
 from nn_uq_dist.basics.row_algebra import namespace
+from nn_uq_dist.uniform_sum._choice_of_method import evaluate
 from nn_uq_dist.uniform_sum._each_point import BOTH
-from nn_uq_dist.uniform_sum._evaluate import evaluate
 from nn_uq_dist.uniform_sum._uniform_sum import distance_from_edge, sums_of
 from nn_uq_dist.uniform_sum.points import MOST_POINTS
 

@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import gaussian_kde
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics.nodes import sobol_points
+from nn_uq_dist.basics.quadrature_nodes import sobol_points
 
 NODES = 20  # of the Gauss-Legendre rule
 SURROGATE_DRAWS = 200_000  # of a quadratic or polynomial, which do not run the network

@@ -9,7 +9,7 @@ from scipy.stats import norm
 import nn_uq_dist as nuq
 from nn_uq_dist.inference._final_sample import FinalSample, reach
 from nn_uq_dist.inference._limit_state import Limits
-from nn_uq_dist.inference._mixture import HalfSpace, Normal, NormalMixture
+from nn_uq_dist.inference._normal_mixture import HalfSpace, Normal, NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inputs.flat_network import flat_network
 

@@ -230,7 +230,8 @@ def test_what_is_too_hard_has_not_converged():
 
 def test_network_without_finite_outputs():
     f = nuq.Input.normal(jnp.zeros(1), 1.0)
-    result = found(lambda x: x * jnp.nan, f, [0.0], noise_scale=1.0, num_runs=20_000)
+    with pytest.warns(RuntimeWarning, match="NaN at 4000 of 4000 inputs drawn from f"):
+        result = found(lambda x: x * jnp.nan, f, [0.0], noise_scale=1.0, num_runs=20_000)
     assert not result.converged
     assert np.isnan(result.mean).all()
     assert result.log_evidence == -math.inf

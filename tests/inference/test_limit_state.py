@@ -15,7 +15,7 @@ from nn_uq_dist.inference._limit_state import (
     on_rays,
     tangents,
 )
-from nn_uq_dist.inference._mixture import HalfSpace
+from nn_uq_dist.inference._normal_mixture import HalfSpace
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inputs.flat_network import flat_network
 

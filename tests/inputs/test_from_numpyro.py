@@ -12,7 +12,7 @@ import scipy.stats
 import nn_uq_dist as nuq
 from nn_uq_dist import Input
 from nn_uq_dist.inputs import as_input
-from nn_uq_dist.inputs._families import BY_SCORES
+from nn_uq_dist.inputs._numpyro_families import BY_SCORES
 
 KEY = jax.random.key(0)
 tf = dist.transforms

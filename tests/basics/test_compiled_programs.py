@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nn_uq_dist.basics import programs
-from nn_uq_dist.basics.programs import compiled_once
+from nn_uq_dist.basics import compiled_programs
+from nn_uq_dist.basics.compiled_programs import compiled_once
 from tests.compiling import counted_compilations
 
 X = np.linspace(-1.0, 1.0, 5, dtype=np.float32)
@@ -21,7 +21,7 @@ X = np.linspace(-1.0, 1.0, 5, dtype=np.float32)
 
 @pytest.fixture(autouse=True)
 def _empty_table():
-    programs._compiled.cache_clear()
+    compiled_programs._compiled.cache_clear()
 
 
 def call(function, *arguments):
@@ -104,7 +104,7 @@ def test_functions_of_the_host_are_those_of_the_call():
 
     np.testing.assert_allclose(call(on_host(lambda x: np.asarray(x) + 1), X), X + 1)
     np.testing.assert_allclose(call(on_host(lambda x: np.asarray(x) + 2), X), X + 2)
-    assert not programs._compiled.cache_info().currsize
+    assert not compiled_programs._compiled.cache_info().currsize
 
 
 @pytest.mark.usefixtures("precision")
@@ -141,7 +141,7 @@ def test_traced_values_stay_a_part_of_the_outer_program():
     np.testing.assert_allclose(jax.jit(jax.grad(squares, (0, 1)))(X, weights), expected, rtol=1e-6)
     closed_over = jax.jit(lambda w: squares(X, w))(weights)
     np.testing.assert_allclose(closed_over, 2 * np.sum(X**2), rtol=1e-6)
-    assert not programs._compiled.cache_info().currsize
+    assert not compiled_programs._compiled.cache_info().currsize
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["plain", "jitted"])
@@ -149,7 +149,7 @@ def test_kept_programs_hold_no_arrays_of_the_caller(wrap):
     weights = jnp.full(5, 2.0, jnp.float32) + 1
     array = weakref.ref(weights)
     call(wrap(scaled(weights)), X)
-    assert programs._compiled.cache_info().currsize == 1
+    assert compiled_programs._compiled.cache_info().currsize == 1
     del weights
     gc.collect()
     assert array() is None
@@ -158,7 +158,7 @@ def test_kept_programs_hold_no_arrays_of_the_caller(wrap):
 SCRIPT = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from nn_uq_dist.basics.programs import compiled_once
+from nn_uq_dist.basics.compiled_programs import compiled_once
 
 def call(weights, x):
     return compiled_once(lambda x: weights * x, x)(x)

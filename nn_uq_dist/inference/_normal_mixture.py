@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.inference._weighted_draws import effective, far_apart, log_sum, systematic
+from nn_uq_dist.inference._importance_weights import effective, far_apart, log_sum, systematic
 
 # Variances of a component: narrower ones give weights without bound, wider ones hit nothing.
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-12, 25.0

@@ -7,8 +7,7 @@ import pytest
 from arviz_stats.base import array_stats
 from scipy.stats import genpareto, multivariate_normal, norm
 
-from nn_uq_dist.inference._mixture import Normal, NormalMixture
-from nn_uq_dist.inference._weighted_draws import (
+from nn_uq_dist.inference._importance_weights import (
     Archive,
     effective,
     log_sum,
@@ -17,6 +16,7 @@ from nn_uq_dist.inference._weighted_draws import (
     tail_shape,
     tempered,
 )
+from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture
 
 
 @pytest.mark.parametrize("shape", [0.2, 0.7, 1.5])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, multivariate_normal, norm, truncnorm
 
-from nn_uq_dist.inference._mixture import HalfSpace, Normal, NormalMixture, fit_mixture
+from nn_uq_dist.inference._normal_mixture import HalfSpace, Normal, NormalMixture, fit_mixture
 
 RNG = np.random.default_rng(0)
 
