@@ -86,7 +86,7 @@ class CorrectedMarginal(OutputDistribution):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        base, spline = as_output_distribution(base), MonotoneSpline(knots, images, slopes)
+        base, spline = as_output_distribution(base, "base"), MonotoneSpline(knots, images, slopes)
         shape = broadcast_shapes(
             "the leading axes of knots, images and slopes must broadcast against those of base",
             knots=spline.forward_shape(()),

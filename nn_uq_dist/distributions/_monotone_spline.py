@@ -166,7 +166,9 @@ def _piece(held: Array, along: Array, x: Array, y: Array, slopes: Array) -> _Pie
     """The piece in which a value lies, located among the knots `along`."""
     xp: Any = namespace(held)
     index = xp.sum(held[..., None] >= along[..., 1:-1], axis=-1)
-    parts = (x[..., :-1], y[..., :-1], xp.diff(x), xp.diff(y), slopes[..., :-1], slopes[..., 1:])
+    # Rounding in other units may have made images equal: a chord without a slope divides by zero.
+    rise = xp.maximum(xp.diff(y), xp.finfo(y.dtype).eps ** 2)
+    parts = (x[..., :-1], y[..., :-1], xp.diff(x), rise, slopes[..., :-1], slopes[..., 1:])
     # A row for each piece, all in one table: a single gather, where each part would need its own.
     table = xp.stack(xp.broadcast_arrays(*parts), axis=-1)
     first = np.arange(0, table.size // 6, table.shape[-2]).reshape(table.shape[:-2])

@@ -6,11 +6,11 @@ The output is ``T(L)``, where ``L`` has the density :math:`p_L` and the distribu
 .. math::
     p(x) = \int p_L(l)\, \phi(u(l))\, \frac{dl}{s},
     \qquad
-    P(T(L) + s N \le x) = \int F_L(l)\, \phi(u(l))\, \frac{T'(l)}{s}\, dl.
+    P(T(L) + s N \le x) = \int p_L(l)\, \Phi(u(l))\, dl,
 
-All terms are positive, so that small probabilities have small relative errors. For each point the
-rule covers the values that matter, which may be few, with panels that end where the integrand
-bends.
+where :math:`F_L` has the part in which the noise makes no difference. All terms are positive, so
+that small probabilities have small relative errors. For each point the rule covers the values that
+matter, which may be few. The slope of the map has kinks at its knots; it is in neither integral.
 """
 
 import math
@@ -44,15 +44,15 @@ class _Rule(NamedTuple):
     reach: int  # beyond this, in standard deviations, a normal density is nothing
     panels: int
     nodes: int  # in each panel
-    knots: int  # of the map, at most, at which panels end; evenly chosen ones of those in range
+    knots: int  # of the map, at most, at which panels end; maps of many knots bend less at each
     scores: tuple[int, ...]  # positive ones, up to where densities underflow
     least: float  # the least noise, in standard deviations of the output
     far: float  # the largest distance of a point, in standard deviations of the noise
 
 
 _RULES = {
-    "float32": _Rule(6, 18, 3, 6, (*range(1, 9), 10, 13), 1e-4, 1e15),
-    "float64": _Rule(8, 28, 5, 12, (*range(1, 11), 12, 15, 20, 28, 38), 1e-9, 1e100),
+    "float32": _Rule(6, 40, 3, 6, (*range(1, 9), 10, 13), 1e-4, 1e15),
+    "float64": _Rule(8, 64, 5, 12, (*range(1, 11), 12, 15, 20, 28, 38), 1e-9, 1e100),
 }
 
 
@@ -125,9 +125,11 @@ def quantile_at(z: Array, sigma: Array, base: OutputDistribution) -> Array:
         score, slope = jax.jvp(lambda at: score_at(at, sigma, base), (x,), (jnp.ones_like(x),))
         return score, jnp.log(slope) + log_normal_density(score)
 
-    # Y + sigma N is below q(a) + sigma a only if Y is below q(a) or N below a; one unit further,
-    # since these quantiles are approximate.
-    levels = jnp.stack([target - 2, jnp.zeros_like(target), target, target + 2])
+    # Y + sigma N is below q(a) + sigma a only if Y is below q(a) or N below a, and it is if both
+    # are: then the probability is at least the square. Further out, as quantiles are approximate.
+    both = target / math.sqrt(2)
+    ends = jnp.minimum(target, both) - 2, jnp.maximum(target, both) + 2
+    levels = jnp.stack([ends[0], jnp.zeros_like(target), target, ends[1]])
     low, center, middle, high = base.approximate_quantile(levels) + sigma * levels
     start = jnp.clip(center + (middle - center) / math.sqrt(2), low, high)
     found = quantile_at_score(target, start, low, high, evaluate)
@@ -208,7 +210,7 @@ def _prepare(
     images, middle = fixed[1](values), len(scores) // 2
     # What the type does not tell from an end of the support is that end, and moves with it.
     lowest, highest = distribution.bounds
-    slack = _rounding(values)
+    slack = _rounding(values, values)
     values = jnp.where(values <= lowest + slack, lowest, values)
     values = jnp.where(values >= highest - slack, highest, values).astype(x.dtype)
     unit = (images[middle + 3] - images[middle - 3]) / 6
@@ -219,9 +221,11 @@ def _prepare(
     return safe, scale, _Landmarks(column, values, images)
 
 
-def _rounding(values: Array) -> Array:
-    """Differences between values that are rounding errors."""
-    return 4 * jnp.finfo(values.dtype).eps * (values[-1] - values[0])
+def _rounding(values: Array, landmarks: Array) -> Array:
+    """Differences from values that are rounding errors."""
+    middle = len(landmarks) // 2
+    unit = landmarks[middle + 3] - landmarks[middle - 3]
+    return 4 * jnp.finfo(values.dtype).eps * jnp.maximum(jnp.abs(values), unit)
 
 
 def _with_limits(
@@ -238,63 +242,61 @@ def _log_integral(
 ) -> Array:
     """Log of the density, or of the tail below (`side` 1) or above (-1) of the points."""
     rule = _RULES[str(x.dtype)]
-    low, high = _window(x, sigma, transform, marks, side)
-    shares = lax.stop_gradient(_shares(low, high, distribution.kinks(), transform))
+    low, high = _window(x, sigma, transform, marks)
+    shares = lax.stop_gradient(_shares(low, high, sigma, distribution, transform, marks))
     points, weights = (
         jnp.asarray(part.reshape(-1, *(1,) * shares.ndim), x.dtype)
         for part in np.polynomial.legendre.leggauss(rule.nodes)
     )
     half = 0.5 * (shares[1:] - shares[:-1])
     nodes = low + (high - low) * (0.5 * (shares[1:] + shares[:-1]) + half * points)
-    lengths = ((high - low) * half * weights).reshape(-1, *x.shape)
+    lengths = ((high - low) * half * weights).reshape(rule.panels * rule.nodes, *x.shape)
     nodes = nodes.reshape(lengths.shape)
     u = (x - transform(nodes)) / sigma
-    logs = log_normal_density(u)
     if side is None:
-        logs = logs + distribution.log_prob(nodes)
+        logs = distribution.log_prob(nodes) + log_normal_density(u) - jnp.log(sigma)
         beyond = jnp.full_like(x, -jnp.inf)
     else:
-        slopes = transform.log_abs_det_jacobian(nodes, None)
-        logs = logs + log_ndtr(side * distribution.normal_score(nodes)) + slopes
-        # Beyond the last of the values the noise alone decides.
-        last = transform(jnp.where(side > 0, high, low))
-        beyond = log_ndtr(side * (x - last) / sigma) + jnp.log(sigma)
+        logs = distribution.log_prob(nodes) + log_ndtr(side * u)
+        # Before the first of the values the noise makes no difference.
+        first = jnp.where(side > 0, low, high)
+        beyond = log_ndtr(side * distribution.normal_score(first))
+        beyond = beyond + log_ndtr(side * (x - transform(first)) / sigma)
     top = lax.stop_gradient(jnp.maximum(jnp.max(logs, axis=0), beyond))
-    total = jnp.sum(lengths * jnp.exp(logs - top), axis=0) + jnp.exp(beyond - top)
-    return top + jnp.log(total) - jnp.log(sigma)
+    return top + jnp.log(jnp.sum(lengths * jnp.exp(logs - top), axis=0) + jnp.exp(beyond - top))
 
 
-def _window(
-    x: Array, sigma: Array, transform: Any, marks: _Landmarks, side: Array | None
-) -> tuple[Array, Array]:
+def _window(x: Array, sigma: Array, transform: Any, marks: _Landmarks) -> tuple[Array, Array]:
     """The values that matter for each point; their ends move with those of the support alone.
 
-    In the normal scores `z` of the values and `u` of the noise the integrand is ``exp(-(z^2 +
+    In the normal scores `z` of the values and `u` of the noise the density is ``exp(-(z^2 +
     u^2)/2)``. With its largest value known, neither can be larger than some number.
     """
     x, sigma, transform, (scores, fixed, images) = lax.stop_gradient((x, sigma, transform, marks))
     rule = _RULES[str(x.dtype)]
     nearest = jnp.clip(x, images[0], images[-1])
     away = (x - nearest) / sigma
-    # The scores of the landmarks, and that of the nearest value, on a line between them.
-    width = jnp.diff(fixed, axis=0)
-    share = (transform.inv(nearest) - fixed[:-1]) / jnp.where(width > 0, width, 1)
-    score = scores[0] + jnp.sum(jnp.diff(scores, axis=0) * jnp.clip(share, 0, 1), axis=0)
     step = (nearest - images) / sigma
-    heights = _height(scores, side) + step * (step + 2 * away)
+    heights = scores**2 + step * (step + 2 * away)
     # Beyond the square of the noise that every value takes.
-    most = jnp.minimum(_height(score, side), jnp.min(heights, axis=0)) + rule.reach**2
+    score = _score(transform.inv(nearest), marks)
+    most = jnp.minimum(score**2, jnp.min(heights, axis=0)) + rule.reach**2
     reach = sigma * most / (jnp.abs(away) + jnp.sqrt(away**2 + most))
-    radius, slack = jnp.sqrt(most), _rounding(fixed)
+    radius = jnp.sqrt(most)
     first, last = transform.inv(
         jnp.clip(jnp.stack([nearest - reach, nearest + reach]), images[0], images[-1])
     )
-    is_low, is_high = scores <= -radius, scores >= radius
-    if side is not None:
-        is_low, is_high = is_low & (side > 0), is_high & (side < 0)
-    low = jnp.max(jnp.where(is_low, marks.values, marks.values[0]), axis=0)
-    high = jnp.min(jnp.where(is_high, marks.values, marks.values[-1]), axis=0)
-    return jnp.maximum(low, first - slack), jnp.minimum(high, last + slack)
+    low = jnp.max(jnp.where(scores <= -radius, marks.values, marks.values[0]), axis=0)
+    high = jnp.min(jnp.where(scores >= radius, marks.values, marks.values[-1]), axis=0)
+    slack = _rounding(jnp.stack([first, last]), fixed)
+    return jnp.maximum(low, first - slack[0]), jnp.minimum(high, last + slack[1])
+
+
+def _score(value: Array, marks: _Landmarks) -> Array:
+    """About the normal score of a value: on lines between the landmarks."""
+    width = jnp.diff(marks.values, axis=0)
+    share = (value - marks.values[:-1]) / jnp.where(width > 0, width, 1)
+    return marks.scores[0] + jnp.sum(jnp.diff(marks.scores, axis=0) * jnp.clip(share, 0, 1), axis=0)
 
 
 def _height(score: Array, side: Array | None) -> Array:
@@ -302,39 +304,54 @@ def _height(score: Array, side: Array | None) -> Array:
     return score**2 if side is None else jnp.minimum(side * score, 0) ** 2
 
 
-def _shares(low: Array, high: Array, kinks: Array, transform: Any) -> Array:
+def _shares(
+    low: Array, high: Array, sigma: Array, distribution: Any, transform: Any, marks: _Landmarks
+) -> Array:
     """Ends of the panels as shares of the way from `low` to `high`.
 
-    Panels end where the density bends and at knots of the map, and are about equally long.
+    Panels end where the density bends, and at knots of the map. Between these places they are about
+    equally long in normal scores of the value plus units of the noise: a map may have slopes of all
+    sizes.
     """
     rule = _RULES[str(low.dtype)]
 
-    def wide(rows: Array) -> Array:
-        return rows.reshape(len(rows), *(1,) * (low.ndim + 1 - rows.ndim), *rows.shape[1:])
+    def joined(*parts: Array) -> Array:
+        wide = [
+            part.reshape(len(part), *(1,) * (low.ndim + 1 - part.ndim), *part.shape[1:])
+            for part in parts
+        ]
+        shape = jnp.broadcast_shapes(*(part.shape[1:] for part in wide))
+        found = jnp.concatenate([jnp.broadcast_to(part, (len(part), *shape)) for part in wide])
+        return jnp.sort(found, axis=0)
 
-    breaks = jnp.broadcast_to(wide(kinks), (len(kinks), *low.shape))
+    def places(values: Array) -> Array:
+        # Scores and images have no axis of the points where these share a distribution.
+        scores = jax.vmap(lambda value: _score(value, marks))(values)
+        return scores + jax.vmap(transform)(values) / sigma
+
+    bends = values = distribution.kinks()
     if isinstance(transform, MonotoneSpline):
-        knots = wide(jnp.moveaxis(jnp.asarray(transform.knots), -1, 0))
-        first = jnp.sum(knots <= low, axis=0)
-        count = jnp.sum(knots < high, axis=0) - first
-        number = wide(jnp.arange(min(rule.knots, len(knots))))
-        index = jnp.minimum(first + number * count // len(number), len(knots) - 1)
-        is_chosen = wide(jnp.arange(len(knots)))[:, None] == index
-        breaks = jnp.concatenate([breaks, jnp.sum(jnp.where(is_chosen, knots[:, None], 0), axis=0)])
-    breaks = jnp.clip((_sorted(breaks) - low) / (high - low), 0, 1)
-    others = rule.panels - jnp.sum((breaks > 0) & (breaks < 1), axis=0)
-    starts = jnp.concatenate([jnp.zeros_like(low)[None], breaks])
-    lengths = jnp.concatenate([breaks, jnp.ones_like(low)[None]]) - starts
-    # Rounding must not add one: the last panel would be left out.
-    counts = jnp.ceil(lengths * others - 0.01)
+        knots = jnp.moveaxis(jnp.asarray(transform.knots), -1, 0)
+        chosen = np.unique(np.linspace(0, len(knots) - 1, rule.knots).astype(int))
+        bends, values = joined(bends, knots[chosen]), joined(bends, knots)
+    bends, values = joined(bends), joined(values, marks.values)
+    first, last = outer = places(jnp.stack([low, high]))
+    ends = jnp.clip(places(bends), first, last)
+    others = rule.panels - jnp.sum((ends > first) & (ends < last), axis=0)
+    ends = jnp.concatenate([outer[:1], ends, outer[1:]])
+    lengths = jnp.diff(ends, axis=0)
+    # Rounding must not add a panel: the last one would be left out.
+    counts = jnp.ceil(lengths / (last - first) * others - 0.01)
     before = jnp.cumsum(counts, axis=0) - counts
-    steps = wide(jnp.arange(rule.panels + 1, dtype=low.dtype))[:, None] - before
-    return jnp.sum(lengths * jnp.clip(steps / jnp.maximum(counts, 1), 0, 1), axis=1)
-
-
-def _sorted(rows: Array) -> Array:
-    """Sorted along the first axis, which is short: by places, in a fifth of the time of a sort."""
-    index = jnp.arange(len(rows)).reshape(-1, *(1,) * (rows.ndim - 1))
-    one, other = rows[:, None], rows[None]
-    place = jnp.sum((other < one) | ((other == one) & (index[None] < index[:, None])), axis=1)
-    return jnp.sum(jnp.where(place == index[:, None], rows, 0), axis=1)
+    steps = joined(jnp.arange(rule.panels + 1, dtype=low.dtype))[:, None] - before
+    ends = first + jnp.sum(lengths * jnp.clip(steps / jnp.maximum(counts, 1), 0, 1), axis=1)
+    # Back to values: between all these, places are about on lines.
+    at_values = jnp.concatenate([outer[:1], jnp.clip(places(values), first, last), outer[1:]])
+    values = jnp.concatenate([low[None], jnp.clip(values, low, high), high[None]])
+    # The sum over the values has them in the last axis: over the first it takes ten times as long.
+    values, at_values, ends = (jnp.moveaxis(part, 0, -1) for part in (values, at_values, ends))
+    widths = jnp.diff(at_values)
+    widths = jnp.where(widths > 0, widths, 1)[..., None, :]
+    parts = jnp.clip((ends[..., None] - at_values[..., None, :-1]) / widths, 0, 1)
+    found = jnp.moveaxis(jnp.sum(jnp.diff(values)[..., None, :] * parts, axis=-1), -1, 0)
+    return found / jnp.where(high > low, high - low, 1)

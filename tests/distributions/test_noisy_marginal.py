@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+import scipy.integrate
 import scipy.special
 import scipy.stats
 from numpyro.distributions.batch_util import promote_batch_shape
 
 import nn_uq_dist as nuq
-from nn_uq_dist.distributions import NoisyMarginal
+from nn_uq_dist.distributions import CorrectedMarginal, NoisyMarginal
 from tests.distributions.outputs import IMAGES, LOC, SCORES, WEIGHTS, corrected
 
 
@@ -187,3 +188,59 @@ def test_other_distributions():
     np.testing.assert_allclose(
         distribution.log_prob(x), scipy.stats.norm.logpdf(x, 1, 0.5), rtol=1e-4
     )
+
+
+def integral(function, ends):
+    pieces = zip(ends[:-1], ends[1:], strict=True)
+    return sum(scipy.integrate.quad(function, *piece, epsabs=1e-13)[0] for piece in pieces)
+
+
+@pytest.mark.parametrize("share", [0.03, 0.3, 3.0])
+def test_map_with_steep_and_flat_pieces(precision, share):
+    # Slopes that change by up to 50 times between neighbors, as of networks that turn back.
+    knots = np.linspace(-3.0, 3.0, 41)
+    images = np.cumsum(0.3 * np.exp(-4.0 * np.sin(2.5 * knots) ** 2))
+    base = CorrectedMarginal(dist.Normal(jnp.zeros(()), 1.0), jnp.asarray(knots), images)
+    sigma = share * float(base.standard_deviation)
+    noisy, levels = NoisyMarginal(base, sigma), np.array([-2.0, 0.2, 1.5])
+    x = images.mean() + levels * np.hypot(sigma, images.std())
+    transform, ends = base.transform, np.array([-9.0, *knots, 9.0])
+    normal = scipy.stats.norm
+
+    def known(kernel, at):
+        def integrand(value):
+            return normal.pdf(value) * kernel((at - transform(np.asarray(value))) / sigma)
+
+        return np.log(integral(integrand, ends))
+
+    for kernel, found in (
+        (lambda u: normal.pdf(u) / sigma, noisy.log_prob(x)),
+        (normal.cdf, noisy.log_cdf(x)),
+        (normal.sf, noisy.log_sf(x)),
+    ):
+        np.testing.assert_allclose(found, [known(kernel, at) for at in x], atol=5e-4)
+
+
+@pytest.mark.parametrize("sigma", [0.01, 1.0])
+@pytest.mark.parametrize(
+    ("base", "known"),
+    [
+        (dist.StudentT(3.0, 0.0, 1.0), scipy.stats.t(3)),
+        (dist.LogNormal(0.0, 1.0), scipy.stats.lognorm(1.0)),
+    ],
+)
+def test_heavy_tails(precision, base, known, sigma):
+    noisy, x, ends = NoisyMarginal(base, sigma), float(known.ppf(0.6)), np.linspace(-9, 9, 37)
+    density, below = (
+        integral(lambda u, of=of: of(x - sigma * u) * scipy.stats.norm.pdf(u), ends)
+        for of in (known.pdf, known.cdf)
+    )
+    np.testing.assert_allclose(noisy.log_prob(x), np.log(density), atol=1e-4)
+    np.testing.assert_allclose(noisy.cdf(x), below, atol=1e-5)
+    np.testing.assert_allclose(noisy.icdf(below), x, rtol=1e-4)
+
+
+@pytest.mark.parametrize("z", [-12.0, -7.0, 0.0, 9.0])
+def test_far_quantiles_of_two_normals(precision, z):
+    noisy = NoisyMarginal(dist.Normal(0.0, 1.0), 0.75)
+    np.testing.assert_allclose(noisy.from_normal_score(z), 1.25 * z, rtol=2e-6, atol=2e-6)
