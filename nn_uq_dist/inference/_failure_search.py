@@ -34,9 +34,9 @@ from nn_uq_dist.inference._limit_state import (
     tangents,
     unit_slopes,
 )
+from nn_uq_dist.inference._markov_chains import MOVES, Chains, subset_simulation
 from nn_uq_dist.inference._normal_mixture import HalfSpace, Normal, NormalMixture, fit_mixture
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
-from nn_uq_dist.inference._subset_simulation import MOVES, Chains, subset_simulation
 
 # Standard deviations of the first draws, and their shares; the first are the input's own.
 SPREADS, SPREAD_SHARES = (1.0, 1.5, 2.0, 2.5), (0.4, 0.2, 0.2, 0.2)

@@ -26,9 +26,9 @@ from nn_uq_dist.inference._importance_weights import (
     tail_settles,
 )
 from nn_uq_dist.inference._limit_state import Limits
+from nn_uq_dist.inference._markov_chains import Population
 from nn_uq_dist.inference._normal_mixture import NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._subset_simulation import Population
 
 # Draws of a portion, and most numbers of it and of the failing draws that are returned.
 _PORTION, _MOST_NUMBERS = 16_384, 2**22
