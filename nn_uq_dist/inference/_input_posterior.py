@@ -295,8 +295,8 @@ def input_posterior(
     shared = points, space.run(points)
     if num_nan := int(np.isnan(shared[1]).any(axis=1).sum()):
         warnings.warn(
-            f"outputs are NaN at {num_nan} of {NUM_DRAWS} inputs drawn from f, and such inputs count "
-            f"as impossible; check the network over the range of its input",
+            f"outputs are NaN at {num_nan} of {NUM_DRAWS} inputs drawn from f, and such inputs "
+            f"count as impossible; check the network over the range of its input",
             RuntimeWarning,
             stacklevel=2,
         )
