@@ -163,8 +163,8 @@ def failure_probability(
     Warns
     -----
     RuntimeWarning
-        If outputs are NaN with more than a thousandth of the probability. They do not count as
-        failures.
+        If outputs are NaN with more than a thousandth of the probability of any of the limits.
+        They do not count as failures.
 
     Notes
     -----
@@ -225,10 +225,12 @@ def failure_probability(
             final.draw(mixture, min(left, final.portion()), rng)
             left = num_runs - space.num_runs
     nan = final.nan_weight / final.count
-    if nan > _LEAST_NAN * final.probability.max():
+    least = final.probability.min()
+    if nan > _LEAST_NAN * least:
         warnings.warn(
             f"{final.num_nan} of {final.count} outputs drawn are NaN, with a probability of "
-            f"{nan:.1g} in all; check the network over the range of its input",
+            f"{nan:.1g} in all, the rarest failure with {least:.1g}; check the network over the "
+            f"range of its input",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -266,6 +266,15 @@ def test_nan_is_no_failure_and_is_told():
     assert 0 < result.probability < math.exp(-4.5)
 
 
+def test_nan_is_told_for_the_rarest_of_limits():
+    def network(x):
+        return jnp.where(x[:1] > 4, jnp.nan, x[:1])
+
+    with pytest.warns(RuntimeWarning, match="the rarest failure with 2e-05; check"):
+        result = found(network, PLANE, [3.9, 0.0])
+    assert_right(result, ndtr(-np.array([3.9, 0.0])) - ndtr(-4.0))
+
+
 def test_slope_at_the_mean_that_is_infinite():
     with pytest.warns(RuntimeWarning) as told:
         result = found(lambda x: jnp.sqrt(x[:1]), PLANE, 2.0)
