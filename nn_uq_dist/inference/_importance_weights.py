@@ -91,15 +91,18 @@ def effective(weights: FloatArray) -> float:
 
 
 def tempered(log_weights: FloatArray, wanted: float) -> FloatArray:
-    """Weights to the largest power up to one with which so many draws count, or half; sum one."""
+    """Weights to the largest power up to one with which so many draws count; sum one.
+
+    Or half of the draws that have a weight.
+    """
     logs = log_weights - log_weights.max()
-    wanted = min(wanted, logs.size / 2)
+    wanted = min(wanted, np.isfinite(logs).sum() / 2)
 
     def to_power(power: float) -> FloatArray:
         weights = np.exp(power * logs)
         return weights / weights.sum()
 
-    low, high = 0.0, 1.0
+    low, high = float(np.finfo(float).tiny), 1.0  # zero times -inf is no number
     if np.sum(to_power(high) ** 2) * wanted <= 1:
         return to_power(high)
     for _ in range(20):

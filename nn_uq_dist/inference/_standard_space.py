@@ -177,6 +177,8 @@ class StandardSpace:
                 inputs[:, term.start : term.stop] += moved
         return inputs
 
+    # An infinite derivative by an input that a variable does not move is NaN.
+    @np.errstate(over="ignore", invalid="ignore")
     def _pulled_back(self, slopes: NDArray[Any], z: FloatArray) -> FloatArray:
         """Derivatives by the standard variables, of those by the inputs ``(..., N_x)``."""
         parts = []

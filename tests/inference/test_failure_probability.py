@@ -275,6 +275,13 @@ def test_nan_is_told_for_the_rarest_of_limits():
     assert_right(result, ndtr(-np.array([3.9, 0.0])) - ndtr(-4.0))
 
 
+def test_infinite_slopes_of_correlated_inputs(recwarn):
+    f = dist.MultivariateNormal(jnp.zeros(2), jnp.array([[1.0, 0.5], [0.5, 1.0]]))
+    result = found(lambda x: jnp.exp(80 * x[:1]), f, 1e30, num_runs=4000)
+    assert_right(result, ndtr(-30 * math.log(10) / 80))
+    assert not recwarn.list
+
+
 def test_slope_at_the_mean_that_is_infinite():
     with pytest.warns(RuntimeWarning) as told:
         result = found(lambda x: jnp.sqrt(x[:1]), PLANE, 2.0)

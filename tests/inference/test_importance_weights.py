@@ -53,6 +53,17 @@ def test_tempered_weights_count_as_many_draws():
     assert effective(tempered(logs, 100.0)) == pytest.approx(50, rel=1e-3)
 
 
+def test_tempered_weights_of_few_draws():
+    logs = np.full(100, -np.inf)
+    logs[:4] = [0.0, -1.0, -9.0, -3.0]
+    found = tempered(logs, 50.0)
+    assert effective(found) == pytest.approx(2, rel=1e-3)
+    assert np.all(found[4:] == 0)
+    # No power is low enough: all draws that have a weight.
+    logs[:4] = [0.0, -1e30, -2e30, -3e30]
+    np.testing.assert_allclose(tempered(logs, 50.0)[:6], [0.25, 0.25, 0.25, 0.25, 0, 0])
+
+
 def test_systematic_numbers_differ_by_less_than_one():
     rng = np.random.default_rng(5)
     weights = rng.uniform(size=50)

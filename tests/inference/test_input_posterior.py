@@ -237,6 +237,26 @@ def test_network_without_finite_outputs():
     assert result.log_evidence == -math.inf
 
 
+def test_slope_that_is_nan_where_the_value_is_finite(recwarn):
+    f = nuq.Input.normal(jnp.zeros(1), 1.0)
+    result = found(lambda x: jnp.sqrt(jnp.maximum(x, 0)), f, [0.1], noise_scale=0.3)
+    x = np.linspace(-8, 8, 160_001)
+    logs = -0.5 * (x**2 + ((0.1 - np.sqrt(np.maximum(x, 0))) / 0.3) ** 2)
+    weights = np.exp(logs) / (2 * math.pi * 0.3) * (x[1] - x[0])
+    mean = weights @ x / weights.sum()
+    variance = weights @ (x - mean) ** 2 / weights.sum()
+    assert_right(result, np.array([mean]), np.array([[variance]]), math.log(weights.sum()))
+    assert not recwarn.list
+
+
+def test_sum_of_inputs_with_hardly_any_noise():
+    # Rounding leaves nothing of the distribution before in the precision of a start.
+    f = nuq.Input.normal(jnp.zeros(2), 1.0)
+    result = found(lambda x: x.sum()[None], f, [1.0], noise_scale=1e-9, num_runs=20_000)
+    np.testing.assert_allclose(result.mean, 0.5, atol=0.1)
+    assert not result.converged
+
+
 BOX = nuq.Input.box(jnp.zeros(2), half_width=1.0)
 WRONG = [
     ({"y": jnp.zeros(2)}, r"y must have shape \(\.\.\., N_y\) with N_y = 3, got"),
