@@ -111,7 +111,11 @@ class InputPosterior:
 
     @property
     def mean(self) -> Any:
-        """Means of the inputs; NaN where no run had a finite density."""
+        """Means of the inputs; NaN where no run explains the observation at all.
+
+        That is, by outputs less than some 1e7 standard deviations of the noise away, with which log
+        densities have digits after the point.
+        """
         return self._distribution.structured(self._mean)
 
     @property

@@ -11,6 +11,7 @@ from nn_uq_dist.inference._importance_weights import (
     Archive,
     effective,
     log_sum,
+    smoothed,
     systematic,
     tail_excess,
     tail_shape,
@@ -31,6 +32,20 @@ def test_tail_as_another_library_fits_it():
         logs = np.random.default_rng(0).normal(0, scale, 2000)
         _, expected = array_stats.psislw(-logs)
         assert tail_shape(logs) == pytest.approx(float(expected), abs=0.02)
+
+
+def test_smoothed_weights():
+    logs = np.random.default_rng(0).normal(0, 1.5, 2000)
+    expected, shape = array_stats.psislw(-logs)
+    found = smoothed(logs)
+    np.testing.assert_allclose(found[0], expected, atol=1e-12)
+    assert found[1] == shape
+    # A fifth of the weights are the largest, and the same: they are bounded.
+    logs[logs > np.quantile(logs, 0.8)] = 1e13
+    found, shape = smoothed(logs)
+    assert shape == -math.inf
+    assert np.exp(found).sum() == pytest.approx(1)
+    np.testing.assert_allclose(found.max(), -math.log(400))
 
 
 def test_few_and_even_weights():

@@ -249,12 +249,43 @@ def test_slope_that_is_nan_where_the_value_is_finite(recwarn):
     assert not recwarn.list
 
 
+def test_network_that_is_finite_at_few_inputs():
+    f = nuq.Input.normal(jnp.zeros(1), 1.0)
+    with pytest.warns(RuntimeWarning, match="outputs are NaN"):
+        result = found(
+            lambda x: jnp.where(x > 9, x, jnp.nan), f, [0.1], noise_scale=0.3, num_runs=30_000
+        )
+    assert not result.converged
+
+
 def test_sum_of_inputs_with_hardly_any_noise():
     # Rounding leaves nothing of the distribution before in the precision of a start.
     f = nuq.Input.normal(jnp.zeros(2), 1.0)
     result = found(lambda x: x.sum()[None], f, [1.0], noise_scale=1e-9, num_runs=20_000)
     np.testing.assert_allclose(result.mean, 0.5, atol=0.1)
     assert not result.converged
+
+
+@pytest.mark.parametrize("far", [1e5, 1e30, 1e300])
+def test_observations_out_of_reach_leave_others_alone(far, recwarn):
+    def between_zero_and_one(x):
+        return jax.nn.relu(1 - jax.nn.relu(x))
+
+    f = nuq.Input.normal(jnp.zeros(1), 1.0)
+    given = {"noise_scale": 1e-3, "num_runs": 20_000}
+    result = found(between_zero_and_one, f, np.array([[0.5], [0.3], [far]]), **given)
+    others = found(between_zero_and_one, f, np.array([[0.5], [0.3]]), **given)
+    assert result.converged.tolist() == [True, True, False]
+    np.testing.assert_array_equal(result.draws[:, :2], others.draws)
+    assert result.log_evidence[2] == -math.inf
+    assert np.isnan(result.mean[2]).all()
+    assert not recwarn.list
+
+
+def test_observation_a_thousand_standard_deviations_away():
+    result = found(lambda x: x, nuq.Input.normal(jnp.zeros(1), 1.0), [1e3], noise_scale=1.0)
+    log_evidence = -0.25e6 - 0.5 * math.log(4 * math.pi)
+    assert_right(result, np.array([500.0]), np.array([[0.5]]), log_evidence)
 
 
 BOX = nuq.Input.box(jnp.zeros(2), half_width=1.0)
