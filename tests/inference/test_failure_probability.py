@@ -275,6 +275,21 @@ def test_nan_is_told_for_the_rarest_of_limits():
     assert_right(result, ndtr(-np.array([3.9, 0.0])) - ndtr(-4.0))
 
 
+@pytest.mark.parametrize("radius", [3.5, 4.0])
+@pytest.mark.parametrize("d", [1, 2])
+def test_most_probable_input_of_a_thin_shell(d, radius):
+    f = nuq.Input.normal(jnp.zeros(d), 1.0)
+    result = found(lambda x: (0.1 - jnp.abs(jnp.linalg.norm(x) - radius - 0.1))[None], f, 0.0)
+    assert radius < np.linalg.norm(result.point) < 1.005 * radius
+
+
+def test_most_probable_input_is_no_farther_than_a_failing_draw():
+    # A thin band, and a half-space beyond it, on whose ray more fails.
+    result = found(lambda x: jnp.where((x > 3) & (x < 3.1) | (x < -4), x**2, 0.0)[:1], PLANE, 9.0)
+    nearest = np.linalg.norm(result.draws, axis=1).min()
+    assert 3 < np.linalg.norm(result.point) <= nearest < 3.05
+
+
 def test_infinite_slopes_of_correlated_inputs(recwarn):
     f = dist.MultivariateNormal(jnp.zeros(2), jnp.array([[1.0, 0.5], [0.5, 1.0]]))
     result = found(lambda x: jnp.exp(80 * x[:1]), f, 1e30, num_runs=4000)
