@@ -299,6 +299,22 @@ WRONG = [
         {"noise_scale": None, "noise_covariance": np.ones((3, 3))},
         "noise must be positive.*got a singular covariance; pass",
     ),
+    (
+        {"noise_scale": np.ones((5, 3))},
+        r"y must have the batch axes of the noise, got .* \(5,\) of the noise, \(\) of y; repeat y",
+    ),
+    (
+        {"noise_scale": None, "noise_covariance": np.broadcast_to(np.eye(3), (4, 3, 3))},
+        r"got batch shape \(4,\) of the noise, \(\) of y",
+    ),
+    (
+        {"y": np.zeros((5, 3)), "noise_scale": np.ones((2, 5, 3))},
+        r"got batch shape \(2, 5\) of the noise, \(5,\) of y",
+    ),
+    (
+        {"y": np.zeros((1, 3)), "noise_scale": np.ones((5, 3))},
+        r"got batch shape \(5,\) of the noise, \(1,\) of y",
+    ),
     ({"f": BOX.expand((4,))}, r"f must be one input, got batch shape \(4,\)"),
     ({"f": nuq.Input.box(jnp.zeros(2), half_width=0.0)}, "f must have 1 to 200 random.*got 0"),
     ({"num_runs": 10}, "num_runs must be at least 20000, got 10"),
