@@ -112,7 +112,8 @@ class StandardSpace:
             return (self.distribution.taken(x),)
 
         (inputs,) = self._in_groups("inputs", at, np.nan_to_num(z), self.group_size, 0)
-        return np.where(np.isnan(z).any(axis=1, keepdims=True), np.nan, inputs)
+        inputs[np.isnan(z).any(axis=1)] = np.nan  # keeps the type, as `np.where` does not
+        return inputs
 
     def slopes(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The one number that is kept and its gradient, ``(n,)`` and ``(n, num_variables)``."""

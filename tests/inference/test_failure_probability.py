@@ -290,6 +290,13 @@ def test_most_probable_input_is_no_farther_than_a_failing_draw():
     assert 3 < np.linalg.norm(result.point) <= nearest < 3.05
 
 
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_draws_have_the_type_of_the_input(dtype):
+    f = nuq.Input.normal(jnp.zeros(2, dtype), jnp.ones(2, dtype))
+    result = found(lambda x: x[:1], f, 3.0, num_runs=1000)
+    assert result.draws.dtype == result.point.dtype == dtype
+
+
 def test_infinite_slopes_of_correlated_inputs(recwarn):
     f = dist.MultivariateNormal(jnp.zeros(2), jnp.array([[1.0, 0.5], [0.5, 1.0]]))
     result = found(lambda x: jnp.exp(80 * x[:1]), f, 1e30, num_runs=4000)

@@ -288,6 +288,12 @@ def test_observation_a_thousand_standard_deviations_away():
     assert_right(result, np.array([500.0]), np.array([[0.5]]), log_evidence)
 
 
+def test_draws_have_the_type_of_the_input():
+    f = nuq.Input.normal(jnp.zeros(2, jnp.bfloat16), jnp.ones(2, jnp.bfloat16))
+    result = found(lambda x: x[:1], f, [1.0], noise_scale=0.3, num_runs=20_000)
+    assert result.draws.dtype == result.sample(KEY).dtype == jnp.bfloat16
+
+
 BOX = nuq.Input.box(jnp.zeros(2), half_width=1.0)
 WRONG = [
     ({"y": jnp.zeros(2)}, r"y must have shape \(\.\.\., N_y\) with N_y = 3, got"),
