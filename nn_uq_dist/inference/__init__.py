@@ -6,9 +6,9 @@ weights over all mixtures that they were drawn from, and has what both searches 
 
 Of how probable it is that the network fails, read `_failure_probability.py` first, then
 `_failure_search.py`, which learns where it fails. `_limit_state.py` says which runs fail, and has
-climbs to the limit and tangents there; with the chains of `_subset_simulation.py` they lead to
-failing inputs. `_normal_mixture.py` has the distributions that are drawn from, and
-`_final_sample.py` the estimate, and what can be claimed.
+climbs to the limit and tangents there; `_markov_chains.py` has chains beyond the limit, and subset
+simulation, which is made of such. All lead to failing inputs. `_normal_mixture.py` has the
+distributions that are drawn from, and `_final_sample.py` the estimate, and what can be claimed.
 
 Of the inputs behind observed outputs, read `_input_posterior.py` first. `_randomized_modes.py`
 finds where to begin and tells how much it may have missed, `_student_mixture.py` has the

@@ -163,8 +163,8 @@ def failure_probability(
     Warns
     -----
     RuntimeWarning
-        If outputs are NaN with more than a thousandth of the probability. They do not count as
-        failures.
+        If outputs are NaN with more than a thousandth of the probability of any of the limits.
+        They do not count as failures.
 
     Notes
     -----
@@ -217,18 +217,22 @@ def failure_probability(
         space.require_random()
         search = FailureSearch(space, limits, num_runs, rng)
         mixture = search.proposal()
-        points = design_points(space, limits, search.candidates(), _RAYS_SHARE * num_runs)
+        known = search.candidates(), search.nearest()
+        points = design_points(space, limits, *known, _RAYS_SHARE * num_runs)
         expected = search.probability[0]
-        final = FinalSample(space, limits, np.where(expected > _OFTEN, np.minimum(expected, 1), 0))
+        control = np.where(expected > _OFTEN, np.minimum(expected, 1), 0)
+        final = FinalSample(space, limits, control, points)
         left = max(num_runs - space.num_runs, _LEAST_FINAL)
         while left > 0:
             final.draw(mixture, min(left, final.portion()), rng)
             left = num_runs - space.num_runs
     nan = final.nan_weight / final.count
-    if nan > _LEAST_NAN * final.probability.max():
+    least = final.probability.min()
+    if nan > _LEAST_NAN * least:
         warnings.warn(
             f"{final.num_nan} of {final.count} outputs drawn are NaN, with a probability of "
-            f"{nan:.1g} in all; check the network over the range of its input",
+            f"{nan:.1g} in all, the rarest failure with {least:.1g}; check the network over the "
+            f"range of its input",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -236,7 +240,7 @@ def failure_probability(
     draws, weights = final.failing_draws()
     with np.errstate(divide="ignore"):
         values["log_probability"] = np.log(final.probability)
-    shape, at = limits.shape, space.inputs(points)
+    shape, at = limits.shape, space.inputs(final.nearest)
     given: dict[str, Any] = {name: part.reshape(shape)[()] for name, part in values.items()}
     if not shape:
         given["converged"] = bool(given["converged"])

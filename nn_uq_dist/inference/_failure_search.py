@@ -30,13 +30,14 @@ from nn_uq_dist.inference._limit_state import (
     are_beyond,
     climbed,
     distinct,
+    nearest,
     on_rays,
     tangents,
     unit_slopes,
 )
+from nn_uq_dist.inference._markov_chains import MOVES, Chains, subset_simulation
 from nn_uq_dist.inference._normal_mixture import HalfSpace, Normal, NormalMixture, fit_mixture
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
-from nn_uq_dist.inference._subset_simulation import MOVES, Chains, subset_simulation
 
 # Standard deviations of the first draws, and their shares; the first are the input's own.
 SPREADS, SPREAD_SHARES = (1.0, 1.5, 2.0, 2.5), (0.4, 0.2, 0.2, 0.2)
@@ -176,6 +177,19 @@ class FailureSearch:
             *feet[len(self.tangents) :],
         ]
         return np.array(found).reshape(-1, self.space.num_variables)
+
+    def nearest(self) -> FloatArray:
+        """For each limit the failing point nearest to zero of all that are known, or NaN."""
+        none = np.full((self.limits.values.size, self.space.num_variables), np.nan)
+        found = nearest(self.archive.points, self.fails(), none)
+        parts = zip(self._values, self.populations, self._chains, self.tangents, strict=True)
+        for value, population, chains, some in parts:
+            points = [population.points, chains.points, *(one.point[None] for one in some)]
+            together = np.concatenate(points)
+            # What exceeds the limit of a target exceeds those below.
+            fails = np.tile(self.limits.values <= value, (len(together), 1))
+            found = nearest(together, fails, found)
+        return found
 
     def proposal(self) -> NormalMixture:
         """The mixture for all that has been seen to fail; its first part is the input's own."""

@@ -25,10 +25,10 @@ from nn_uq_dist.inference._importance_weights import (
     tail_excess,
     tail_settles,
 )
-from nn_uq_dist.inference._limit_state import Limits
+from nn_uq_dist.inference._limit_state import Limits, nearest
+from nn_uq_dist.inference._markov_chains import Population
 from nn_uq_dist.inference._normal_mixture import NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._subset_simulation import Population
 
 # Draws of a portion, and most numbers of it and of the failing draws that are returned.
 _PORTION, _MOST_NUMBERS = 16_384, 2**22
@@ -60,12 +60,16 @@ class FinalSample:
         Draws of the input's own distribution, and how many of them fail at each limit.
     num_nan, nan_weight
         Draws with NaN, and the sum of their weights.
+    nearest
+        For each limit the failing point nearest to zero, of the draws and of those known before.
     """
 
-    def __init__(self, space: StandardSpace, limits: Limits, control: FloatArray) -> None:
+    def __init__(
+        self, space: StandardSpace, limits: Limits, control: FloatArray, known: FloatArray
+    ) -> None:
         self._space, self._limits, self._control = space, limits, control
         self.count = self.num_plain = self.num_nan = 0
-        self.nan_weight = 0.0
+        self.nan_weight, self.nearest = 0.0, known
         self.plain_hits = np.zeros(limits.values.size, int)
         self._sum, self._square_sum, self._weight, self._square_weight = np.zeros(
             (4, limits.values.size)
@@ -93,6 +97,7 @@ class FinalSample:
         self.num_nan += int(np.isnan(outputs).sum())
         self.nan_weight += float(weights[np.isnan(outputs)].sum())
         failing = fails.any(axis=1)
+        self.nearest = nearest(z[failing], fails[failing], self.nearest)
         # The draws are in the order of the components: all of a portion are kept, or none.
         if self._numbers <= _MOST_NUMBERS:
             logs = np.where(fails, log_weights[:, None], -np.inf)

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 
 # Weights to which the distribution of a tail is fitted, at least: with fewer its shape is noise.
@@ -91,15 +92,18 @@ def effective(weights: FloatArray) -> float:
 
 
 def tempered(log_weights: FloatArray, wanted: float) -> FloatArray:
-    """Weights to the largest power up to one with which so many draws count, or half; sum one."""
+    """Weights to the largest power up to one with which so many draws count; sum one.
+
+    Or half of the draws that have a weight.
+    """
     logs = log_weights - log_weights.max()
-    wanted = min(wanted, logs.size / 2)
+    wanted = min(wanted, np.isfinite(logs).sum() / 2)
 
     def to_power(power: float) -> FloatArray:
         weights = np.exp(power * logs)
         return weights / weights.sum()
 
-    low, high = 0.0, 1.0
+    low, high = float(np.finfo(float).tiny), 1.0  # zero times -inf is no number
     if np.sum(to_power(high) ** 2) * wanted <= 1:
         return to_power(high)
     for _ in range(20):
@@ -146,6 +150,22 @@ def tail_excess(log_weights: FloatArray) -> float:
     if size < _LEAST_TAIL:
         return math.inf
     return float((ordered[-size:] - ordered[-size - 1]).sum() / ordered.sum())
+
+
+def smoothed(log_weights: FloatArray) -> tuple[FloatArray, float]:
+    """Normalized log weights, the largest at quantiles of a Pareto distribution, and its shape.
+
+    The shape is -inf where the largest weights are all the same, and nothing is to be smoothed.
+    """
+    array_stats = checks.require_extra("arviz_stats.base", "input_posterior").array_stats
+    logs = np.maximum(log_weights - log_weights.max(), -700.0)
+    size = _tail_size(logs.size)
+    if np.partition(logs, -size)[-size] == 0:
+        return logs - log_sum(logs), -math.inf
+    with np.errstate(over="ignore"):
+        # ArviZ takes logs of importance ratios with the opposite sign.
+        found, shape = array_stats.psislw(-logs)
+    return np.asarray(found), float(shape)
 
 
 def _tail_size(count: int) -> int:

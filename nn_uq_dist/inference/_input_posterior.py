@@ -111,7 +111,11 @@ class InputPosterior:
 
     @property
     def mean(self) -> Any:
-        """Means of the inputs; NaN where no run had a finite density."""
+        """Means of the inputs; NaN where no run explains the observation at all.
+
+        That is, by outputs less than some 1e7 standard deviations of the noise away, with which log
+        densities have digits after the point.
+        """
         return self._distribution.structured(self._mean)
 
     @property
@@ -279,11 +283,16 @@ def input_posterior(
         )
     observed = _observed(y, space.flat.num_outputs)
     root = _noise_root(output_noise(noise_scale, noise_covariance, observed.shape, observed))
-    root = np.broadcast_to(root, (*observed.shape, observed.shape[-1]))
+    batch_shape, size = observed.shape[:-1], observed.shape[-1]
+    if np.broadcast_shapes(root.shape[:-2], batch_shape) != batch_shape:
+        raise ValueError(
+            f"y must have the batch axes of the noise, got batch shape {root.shape[:-2]} of the "
+            f"noise, {batch_shape} of y; repeat y for each noise, as by jnp.broadcast_to"
+        )
+    root = np.broadcast_to(root, (*observed.shape, size))
     num_runs = checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     from tqdm import tqdm
 
-    batch_shape, size = observed.shape[:-1], observed.shape[-1]
     outputs = observed.reshape(-1, size)
     whitening = np.linalg.inv(root.reshape(-1, size, size))
     seed = np.asarray(jax.random.key_data(key)).ravel()

@@ -197,19 +197,56 @@ def on_rays(
 
 
 def design_points(
-    space: StandardSpace, limits: Limits, candidates: FloatArray, most_runs: float
+    space: StandardSpace,
+    limits: Limits,
+    candidates: FloatArray,
+    failing: FloatArray,
+    most_runs: float,
 ) -> FloatArray:
-    """For each limit the failing point nearest to zero on rays to candidates, else NaN."""
+    """For each limit the failing point nearest to zero: on rays to candidates, or one that failed.
+
+    Where no candidate fails, the way to the one that failed is halved: what fails may be thin.
+
+    Parameters
+    ----------
+    space, limits
+        The network, and what it fails at.
+    candidates
+        Points ``(n, d)`` near limits.
+    failing
+        For each limit a point that failed, shape ``(L, d)``, or NaN.
+    most_runs
+        About how many runs of the network to take.
+    """
     most = max(1, int(most_runs / (1 + _FINE_HALVES * limits.values.size)))
     num_halves = min(int(_MOST_MORE * most_runs / (most * limits.values.size)), _FINE_HALVES)
     starts = _STRETCHED[-1] * candidates[:most]
-    found = np.full((limits.values.size, space.num_variables), np.nan)
+    found = failing.copy()
     if len(starts):
         for row, fails in enumerate(limits.fails(space.run(starts)).T):
-            if fails.any():
-                limit = float(limits.values[row])
-                points = on_rays(space, limit, starts[fails], num_halves)
-                found[row] = points[np.sum(points**2, axis=1).argmin()]
+            on_ray = starts[fails] if fails.any() else failing[row][None]
+            if np.isfinite(on_ray).all():
+                points = on_rays(space, float(limits.values[row]), on_ray, num_halves)
+                all_fail = np.ones((len(points), 1), bool)
+                found[row] = nearest(points, all_fail, found[row][None])[0]
+    return found
+
+
+def nearest(points: FloatArray, fails: NDArray[np.bool_], before: FloatArray) -> FloatArray:
+    """For each limit the failing point nearest to zero, of these and of one before, or NaN.
+
+    Parameters
+    ----------
+    points, fails
+        Points ``(n, d)``, and which limits they exceed, ``(n, L)``.
+    before
+        A failing point for each limit, shape ``(L, d)``, or NaN.
+    """
+    points = np.concatenate([before, points])
+    fails = np.concatenate([np.eye(len(before), dtype=bool), fails])
+    # NaN is nearer than what does not fail.
+    squares = np.nan_to_num(np.sum(points**2, axis=1), nan=np.finfo(float).max)
+    found: FloatArray = points[np.where(fails, squares[:, None], np.inf).argmin(axis=0)]
     return found
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._importance_weights import (
     LARGEST_SHAPE,
@@ -23,6 +22,7 @@ from nn_uq_dist.inference._importance_weights import (
     Archive,
     agree,
     effective,
+    smoothed,
     systematic,
     tempered,
 )
@@ -44,6 +44,10 @@ _TEMPERED = 300.0, 12.0, 0.01
 # Log densities below the largest, in standard deviations of that of a normal posterior, at which a
 # start is at no mode that matters.
 _START_ERRORS, _START_MARGIN = 3.0, 6.0
+# Log densities below this count as -inf, as NaN does: rounded by more than a hundredth, they cannot
+# be told apart. Those of outputs that are 1e7 standard deviations of the noise from what was
+# observed are.
+_LOWEST = -0.01 / np.finfo(float).eps
 # Largest share of the posterior in modes without a start, and the share of the runs that starts may
 # take while it is larger.
 _MOST_MISSING, _STARTS_SHARE = 0.02, 0.25
@@ -148,12 +152,7 @@ class _Search:
         if not math.isfinite(log_evidence):
             even = np.full(len(points), -math.log(len(points)))
             return Draws(points, even, -math.inf, 0.0, math.inf, False, self.num_runs)
-        # ArviZ takes logs of importance ratios with the opposite sign.
-        log_weights = np.concatenate(halves)
-        shifted = np.maximum(log_weights - log_weights.max(), -700.0)
-        array_stats = checks.require_extra("arviz_stats.base", "input_posterior").array_stats
-        with np.errstate(over="ignore"):
-            smoothed, pareto_k = array_stats.psislw(-shifted)
+        log_weights, pareto_k = smoothed(np.concatenate(halves))
         num_effective = 1 / (error**2 + 1 / len(points))
         (one, error_one), (other, error_other) = map(_log_mean, halves)
         converged = (
@@ -164,9 +163,8 @@ class _Search:
             and agree(last, before, math.hypot(error_last, error_before), 1.0)
             and agree(one, other, math.hypot(error_one, error_other), 1.0)
         )
-        k, smoothed = float(pareto_k), np.asarray(smoothed)
-        judged = num_effective, k, bool(converged), self.num_runs
-        return Draws(points, smoothed, log_evidence, *judged)
+        judged = num_effective, pareto_k, bool(converged), self.num_runs
+        return Draws(points, log_weights, log_evidence, *judged)
 
     def refit(self) -> None:
         """Fit the mixture of each half to the other, if any draw there has a weight."""
@@ -175,6 +173,8 @@ class _Search:
                 self.mixtures[1 - number] = _fitted(archive, self.rng)
 
 
+# Squares of misfits overflow where an observation is far out of reach: to a density of zero.
+@np.errstate(over="ignore", invalid="ignore")
 def sample_posteriors(
     space: StandardSpace,
     seen: Observations,
@@ -211,7 +211,7 @@ def sample_posteriors(
         misfit = seen.misfits(outputs, np.repeat(active, size))
         log_target = -0.5 * (np.sum(points**2, axis=1) + np.sum(misfit**2, axis=1))
         log_target += np.repeat(log_scales[active], size)
-        log_target[np.isnan(log_target)] = -np.inf
+        log_target[~(log_target > _LOWEST)] = -np.inf
         rounds = np.split(points, len(active)), np.split(log_target, len(active))
         for b, z, log in zip(active, *rounds, strict=True):
             found[b] = searches[b].add(z, log)

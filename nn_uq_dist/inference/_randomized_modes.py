@@ -19,6 +19,8 @@ _MOST_STEPS = 15
 # Relative decrease of the sum of squares below which a start has arrived.
 _TOLERANCE = 3e-3
 _DAMPING, _CHANGE = 0.1, 5.0
+# Least eigenvalue of a precision over its trace: rounding would leave none at smaller ones.
+_ROUNDING = 1e-13
 # Standard deviations of the squared distance of two draws within which they are neighbors.
 _NEIGHBORS = 4.0
 # Starts of a mode up to which it was found by chance.
@@ -47,12 +49,20 @@ def randomized_modes(
     points : array, shape (n, d)
     precisions : array, shape (n, d, d)
     log_densities : array, shape (n,)
-        Of the posterior, up to a constant; -inf where the network is not finite.
+        Of the posterior, up to a constant; -inf where the network or its Jacobian is not finite.
     """
     count, d = prior.shape
+
+    def evaluated(
+        z: FloatArray, index: NDArray[np.intp]
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        misfit, jacobian = misfits(z, index)
+        cost = _cost(z - prior[index], misfit + noise[index])
+        has_slope = np.isfinite(np.sum(jacobian**2, axis=(1, 2)))
+        return misfit, jacobian, np.where(has_slope, cost, np.inf)
+
     z, damping = prior.copy(), np.full(count, _DAMPING)
-    misfit, jacobian = (np.array(part) for part in misfits(z, np.arange(count)))
-    cost = _cost(z - prior, misfit + noise)
+    misfit, jacobian, cost = (np.array(part) for part in evaluated(z, np.arange(count)))
     active = np.flatnonzero(np.isfinite(cost))
     for _ in range(_MOST_STEPS):
         if active.size == 0:
@@ -63,8 +73,7 @@ def randomized_modes(
         diagonal = np.einsum("nii->ni", matrix) * damping[active, None]
         step = np.linalg.solve(matrix + diagonal[:, :, None] * np.eye(d), slope[..., None])[..., 0]
         new = z[active] - step
-        new_misfit, new_jacobian = misfits(new, active)
-        new_cost = _cost(new - prior[active], new_misfit + noise[active])
+        new_misfit, new_jacobian, new_cost = evaluated(new, active)
         better = new_cost < cost[active]
         arrived = better & (cost[active] - new_cost < _TOLERANCE * (1 + new_cost))
         rows = active[better]
@@ -104,4 +113,6 @@ def _cost(deviation: FloatArray, misfit: FloatArray) -> FloatArray:
 
 
 def _precision(jacobian: FloatArray) -> FloatArray:
-    return np.eye(jacobian.shape[2]) + jacobian.mT @ jacobian
+    own = jacobian.mT @ jacobian
+    of_prior = np.maximum(_ROUNDING * np.einsum("nii->n", own), 1)
+    return of_prior[:, None, None] * np.eye(jacobian.shape[2]) + own

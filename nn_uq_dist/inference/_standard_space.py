@@ -112,7 +112,8 @@ class StandardSpace:
             return (self.distribution.taken(x),)
 
         (inputs,) = self._in_groups("inputs", at, np.nan_to_num(z), self.group_size, 0)
-        return np.where(np.isnan(z).any(axis=1, keepdims=True), np.nan, inputs)
+        inputs[np.isnan(z).any(axis=1)] = np.nan  # keeps the type, as `np.where` does not
+        return inputs
 
     def slopes(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The one number that is kept and its gradient, ``(n,)`` and ``(n, num_variables)``."""
@@ -177,6 +178,8 @@ class StandardSpace:
                 inputs[:, term.start : term.stop] += moved
         return inputs
 
+    # An infinite derivative by an input that a variable does not move is NaN.
+    @np.errstate(over="ignore", invalid="ignore")
     def _pulled_back(self, slopes: NDArray[Any], z: FloatArray) -> FloatArray:
         """Derivatives by the standard variables, of those by the inputs ``(..., N_x)``."""
         parts = []

@@ -26,7 +26,7 @@ _LEAST_SHARE, _LEAST_DRAWS = 0.003, 3.0
 # Numbers that are held at once, so few that they stay in the cache of a core, and least points.
 _NUMBERS, _LEAST_POINTS = 2**16, 64
 # Added to variances in units of the largest: as rounding in the draws.
-_JITTER = 1e-12
+_JITTER, _ROUNDING = 1e-12, np.finfo(float).eps
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -178,7 +178,9 @@ def fit_mixture(
     d = z.shape[1]
     center = weights @ z
     values, vectors = np.linalg.eigh((z - center).T @ ((z - center) * weights[:, None]))
-    scales = np.sqrt(np.maximum(values, _JITTER * values[-1] + 1e-300))
+    # Draws may be all the same, but for rounding.
+    least = max(_JITTER * values[-1], _ROUNDING**2 * (1 + center @ center))
+    scales = np.sqrt(np.maximum(values, least))
     # White draws: moments of components are taken from sums of products, which would lose the
     # digits of draws far from the origin.
     white = (z - center) @ (vectors / scales)
@@ -216,6 +218,9 @@ def _step(at: FloatArray, weights: FloatArray, mixture: StudentMixture) -> Stude
     products = moments[:, : first.size] - totals[:, None] * means[:, first] * means[:, second]
     own = np.empty((len(means), d, d))
     own[:, first, second] = own[:, second, first] = products / shares[:, None]
+    rounding = 4 * d * _ROUNDING * (1 + np.sum(means**2, axis=1))
+    variances = np.einsum("kii->ki", own)
+    np.maximum(variances, rounding[:, None], out=variances)
     pooled = np.tensordot(shares / shares.sum(), own, axes=1)
     prior = _POOLED_DRAWS * d
     mixed = (effective[:, None, None] * own + prior * pooled) / (effective + prior)[:, None, None]

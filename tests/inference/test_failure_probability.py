@@ -266,6 +266,44 @@ def test_nan_is_no_failure_and_is_told():
     assert 0 < result.probability < math.exp(-4.5)
 
 
+def test_nan_is_told_for_the_rarest_of_limits():
+    def network(x):
+        return jnp.where(x[:1] > 4, jnp.nan, x[:1])
+
+    with pytest.warns(RuntimeWarning, match="the rarest failure with 2e-05; check"):
+        result = found(network, PLANE, [3.9, 0.0])
+    assert_right(result, ndtr(-np.array([3.9, 0.0])) - ndtr(-4.0))
+
+
+@pytest.mark.parametrize("radius", [3.5, 4.0])
+@pytest.mark.parametrize("d", [1, 2])
+def test_most_probable_input_of_a_thin_shell(d, radius):
+    f = nuq.Input.normal(jnp.zeros(d), 1.0)
+    result = found(lambda x: (0.1 - jnp.abs(jnp.linalg.norm(x) - radius - 0.1))[None], f, 0.0)
+    assert radius < np.linalg.norm(result.point) < 1.005 * radius
+
+
+def test_most_probable_input_is_no_farther_than_a_failing_draw():
+    # A thin band, and a half-space beyond it, on whose ray more fails.
+    result = found(lambda x: jnp.where((x > 3) & (x < 3.1) | (x < -4), x**2, 0.0)[:1], PLANE, 9.0)
+    nearest = np.linalg.norm(result.draws, axis=1).min()
+    assert 3 < np.linalg.norm(result.point) <= nearest < 3.05
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_draws_have_the_type_of_the_input(dtype):
+    f = nuq.Input.normal(jnp.zeros(2, dtype), jnp.ones(2, dtype))
+    result = found(lambda x: x[:1], f, 3.0, num_runs=1000)
+    assert result.draws.dtype == result.point.dtype == dtype
+
+
+def test_infinite_slopes_of_correlated_inputs(recwarn):
+    f = dist.MultivariateNormal(jnp.zeros(2), jnp.array([[1.0, 0.5], [0.5, 1.0]]))
+    result = found(lambda x: jnp.exp(80 * x[:1]), f, 1e30, num_runs=4000)
+    assert_right(result, ndtr(-30 * math.log(10) / 80))
+    assert not recwarn.list
+
+
 def test_slope_at_the_mean_that_is_infinite():
     with pytest.warns(RuntimeWarning) as told:
         result = found(lambda x: jnp.sqrt(x[:1]), PLANE, 2.0)

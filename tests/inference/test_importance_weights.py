@@ -11,6 +11,7 @@ from nn_uq_dist.inference._importance_weights import (
     Archive,
     effective,
     log_sum,
+    smoothed,
     systematic,
     tail_excess,
     tail_shape,
@@ -33,6 +34,20 @@ def test_tail_as_another_library_fits_it():
         assert tail_shape(logs) == pytest.approx(float(expected), abs=0.02)
 
 
+def test_smoothed_weights():
+    logs = np.random.default_rng(0).normal(0, 1.5, 2000)
+    expected, shape = array_stats.psislw(-logs)
+    found = smoothed(logs)
+    np.testing.assert_allclose(found[0], expected, atol=1e-12)
+    assert found[1] == shape
+    # A fifth of the weights are the largest, and the same: they are bounded.
+    logs[logs > np.quantile(logs, 0.8)] = 1e13
+    found, shape = smoothed(logs)
+    assert shape == -math.inf
+    assert np.exp(found).sum() == pytest.approx(1)
+    np.testing.assert_allclose(found.max(), -math.log(400))
+
+
 def test_few_and_even_weights():
     assert tail_shape(np.zeros(20)) == math.inf
     assert tail_shape(np.zeros(1000)) == -math.inf
@@ -51,6 +66,17 @@ def test_tempered_weights_count_as_many_draws():
     plain = np.exp(logs) / np.exp(logs).sum()
     np.testing.assert_array_equal(tempered(logs, 1.0), plain)
     assert effective(tempered(logs, 100.0)) == pytest.approx(50, rel=1e-3)
+
+
+def test_tempered_weights_of_few_draws():
+    logs = np.full(100, -np.inf)
+    logs[:4] = [0.0, -1.0, -9.0, -3.0]
+    found = tempered(logs, 50.0)
+    assert effective(found) == pytest.approx(2, rel=1e-3)
+    assert np.all(found[4:] == 0)
+    # No power is low enough: all draws that have a weight.
+    logs[:4] = [0.0, -1e30, -2e30, -3e30]
+    np.testing.assert_allclose(tempered(logs, 50.0)[:6], [0.25, 0.25, 0.25, 0.25, 0, 0])
 
 
 def test_systematic_numbers_differ_by_less_than_one():

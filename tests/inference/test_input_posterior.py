@@ -237,6 +237,63 @@ def test_network_without_finite_outputs():
     assert result.log_evidence == -math.inf
 
 
+def test_slope_that_is_nan_where_the_value_is_finite(recwarn):
+    f = nuq.Input.normal(jnp.zeros(1), 1.0)
+    result = found(lambda x: jnp.sqrt(jnp.maximum(x, 0)), f, [0.1], noise_scale=0.3)
+    x = np.linspace(-8, 8, 160_001)
+    logs = -0.5 * (x**2 + ((0.1 - np.sqrt(np.maximum(x, 0))) / 0.3) ** 2)
+    weights = np.exp(logs) / (2 * math.pi * 0.3) * (x[1] - x[0])
+    mean = weights @ x / weights.sum()
+    variance = weights @ (x - mean) ** 2 / weights.sum()
+    assert_right(result, np.array([mean]), np.array([[variance]]), math.log(weights.sum()))
+    assert not recwarn.list
+
+
+def test_network_that_is_finite_at_few_inputs():
+    f = nuq.Input.normal(jnp.zeros(1), 1.0)
+    with pytest.warns(RuntimeWarning, match="outputs are NaN"):
+        result = found(
+            lambda x: jnp.where(x > 9, x, jnp.nan), f, [0.1], noise_scale=0.3, num_runs=30_000
+        )
+    assert not result.converged
+
+
+def test_sum_of_inputs_with_hardly_any_noise():
+    # Rounding leaves nothing of the distribution before in the precision of a start.
+    f = nuq.Input.normal(jnp.zeros(2), 1.0)
+    result = found(lambda x: x.sum()[None], f, [1.0], noise_scale=1e-9, num_runs=20_000)
+    np.testing.assert_allclose(result.mean, 0.5, atol=0.1)
+    assert not result.converged
+
+
+@pytest.mark.parametrize("far", [1e5, 1e30, 1e300])
+def test_observations_out_of_reach_leave_others_alone(far, recwarn):
+    def between_zero_and_one(x):
+        return jax.nn.relu(1 - jax.nn.relu(x))
+
+    f = nuq.Input.normal(jnp.zeros(1), 1.0)
+    given = {"noise_scale": 1e-3, "num_runs": 20_000}
+    result = found(between_zero_and_one, f, np.array([[0.5], [0.3], [far]]), **given)
+    others = found(between_zero_and_one, f, np.array([[0.5], [0.3]]), **given)
+    assert result.converged.tolist() == [True, True, False]
+    np.testing.assert_array_equal(result.draws[:, :2], others.draws)
+    assert result.log_evidence[2] == -math.inf
+    assert np.isnan(result.mean[2]).all()
+    assert not recwarn.list
+
+
+def test_observation_a_thousand_standard_deviations_away():
+    result = found(lambda x: x, nuq.Input.normal(jnp.zeros(1), 1.0), [1e3], noise_scale=1.0)
+    log_evidence = -0.25e6 - 0.5 * math.log(4 * math.pi)
+    assert_right(result, np.array([500.0]), np.array([[0.5]]), log_evidence)
+
+
+def test_draws_have_the_type_of_the_input():
+    f = nuq.Input.normal(jnp.zeros(2, jnp.bfloat16), jnp.ones(2, jnp.bfloat16))
+    result = found(lambda x: x[:1], f, [1.0], noise_scale=0.3, num_runs=20_000)
+    assert result.draws.dtype == result.sample(KEY).dtype == jnp.bfloat16
+
+
 BOX = nuq.Input.box(jnp.zeros(2), half_width=1.0)
 WRONG = [
     ({"y": jnp.zeros(2)}, r"y must have shape \(\.\.\., N_y\) with N_y = 3, got"),
@@ -247,6 +304,22 @@ WRONG = [
     (
         {"noise_scale": None, "noise_covariance": np.ones((3, 3))},
         "noise must be positive.*got a singular covariance; pass",
+    ),
+    (
+        {"noise_scale": np.ones((5, 3))},
+        r"y must have the batch axes of the noise, got .* \(5,\) of the noise, \(\) of y; repeat y",
+    ),
+    (
+        {"noise_scale": None, "noise_covariance": np.broadcast_to(np.eye(3), (4, 3, 3))},
+        r"got batch shape \(4,\) of the noise, \(\) of y",
+    ),
+    (
+        {"y": np.zeros((5, 3)), "noise_scale": np.ones((2, 5, 3))},
+        r"got batch shape \(2, 5\) of the noise, \(5,\) of y",
+    ),
+    (
+        {"y": np.zeros((1, 3)), "noise_scale": np.ones((5, 3))},
+        r"got batch shape \(5,\) of the noise, \(1,\) of y",
     ),
     ({"f": BOX.expand((4,))}, r"f must be one input, got batch shape \(4,\)"),
     ({"f": nuq.Input.box(jnp.zeros(2), half_width=0.0)}, "f must have 1 to 200 random.*got 0"),

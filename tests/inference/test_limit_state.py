@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import nn_uq_dist as nuq
+from nn_uq_dist.inference._failure_search import FailureSearch
 from nn_uq_dist.inference._limit_state import (
     Limits,
     Tangent,
@@ -12,6 +13,7 @@ from nn_uq_dist.inference._limit_state import (
     climbed,
     design_points,
     distinct,
+    nearest,
     on_rays,
     tangents,
 )
@@ -119,14 +121,47 @@ def test_design_points_of_several_limits(x64):
     flat = flat_network(lambda x: x[:1], nuq.Input.normal(jnp.zeros(2), 1.0))
     limits = Limits(flat, [4.0, 3.0, 6.0], 0, True)
     space = StandardSpace(flat, limits.read)
-    rays = np.array([[4.5, 0.0], [4.0, 3.0]])
-    found = design_points(space, limits, rays, 1000.0)
+    rays, none = np.array([[4.5, 0.0], [4.0, 3.0]]), np.full((3, 2), np.nan)
+    found = design_points(space, limits, rays, none, 1000.0)
     # On the first ray, which is shorter; none reaches the last limit.
     np.testing.assert_allclose(found[:2, 1], 0, atol=1e-12)
     assert found[:2, 0] == pytest.approx([4, 3], rel=0.005)
     assert np.all(found[:2, 0] > [4, 3])
     assert np.isnan(found[2]).all()
-    assert np.isnan(design_points(space, limits, np.zeros((0, 2)), 100.0)).all()
+    assert np.isnan(design_points(space, limits, np.zeros((0, 2)), none, 100.0)).all()
+    # Of what failed: nearer than the rays, halved where no ray fails, and kept without rays.
+    failed = np.array([[6.0, 0.0], [3.0001, 0.0], [9.0, 0.0]])
+    found = design_points(space, limits, rays, failed, 1000.0)
+    assert found[:, 0] == pytest.approx([4, 3.0001, 6], rel=0.005)
+    assert np.all(found[:, 0] > limits.values)
+    assert found[1, 0] == 3.0001
+    none_of_rays = design_points(space, limits, np.zeros((0, 2)), failed, 100.0)
+    np.testing.assert_array_equal(none_of_rays, failed)
+
+
+def test_nearest_point_that_fails():
+    points = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
+    fails = np.array([[False, False, False], [True, True, False], [True, True, False]])
+    before = np.array([[1.5, 0.0], [np.nan, np.nan], [np.nan, np.nan]])
+    expected = [[1.5, 0.0], [0.0, 2.0], [np.nan, np.nan]]
+    np.testing.assert_array_equal(nearest(points, fails, before), expected)
+    np.testing.assert_array_equal(nearest(points[:0], fails[:0], before), before)
+
+
+def test_nearest_of_all_that_a_search_has_seen(x64):
+    distribution = nuq.Input.normal(jnp.zeros(2), 1.0)
+    space, limits = searched(lambda x: x[:1], [4.0, 5.0, 4.5, 30.0], distribution)
+    search = FailureSearch(space, limits, 2000, np.random.default_rng(0))
+    found = search.nearest()
+    assert np.all(found[:3, 0] > [4, 5, 4.5])
+    assert np.isnan(found[3]).all()
+    lengths = np.linalg.norm(found, axis=1)
+    for target, number in enumerate(limits.targets[:-1]):
+        points = [search.populations[target].points, search._chains[target].points]
+        points += [one.point[None] for one in search.tangents[target]]
+        least = np.linalg.norm(np.concatenate(points), axis=1).min()
+        # Tangents lead to within a thousandth.
+        assert lengths[number] <= least < 1.002 * limits.values[number]
 
 
 def limits_of(limit, upper=True):

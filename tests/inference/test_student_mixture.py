@@ -104,6 +104,40 @@ def test_starts_where_nothing_is_finite():
     assert np.all(logs == -np.inf)
 
 
+def test_starts_without_a_slope_lead_nowhere():
+    def misfits(z, index):
+        slopes = np.where(z > 1, np.nan, np.where(z < -1, np.inf, 1.0))
+        return z - 0.5, slopes[:, None]
+
+    prior = np.array([[3.0], [-3.0], [0.9], [-0.9]])
+    z, precisions, logs = randomized_modes(misfits, prior, np.zeros((4, 1)))
+    assert np.all(logs[:2] == -np.inf)
+    assert np.isfinite(logs[2:]).all()
+    # Minima of (z - prior)**2 + (z - .5)**2.
+    np.testing.assert_allclose(z[2:, 0], [0.7, -0.2], atol=0.02)
+    np.testing.assert_array_equal(precisions[2:], np.full((2, 1, 1), 2.0))
+
+
+def test_precisions_can_be_inverted():
+    def misfits(z, index):
+        return 1e12 * (z.sum(axis=1, keepdims=True) - 1), np.full((len(index), 1, 3), 1e12)
+
+    z, precisions, _ = randomized_modes(misfits, np.zeros((1, 3)), np.zeros((1, 1)))
+    np.testing.assert_allclose(z, np.full((1, 3), 1 / 3))
+    assert np.linalg.eigvalsh(np.linalg.inv(precisions)).min() > 0
+
+
+def test_fit_to_draws_that_are_nearly_the_same():
+    rng, weights = np.random.default_rng(0), np.full(64, 1 / 64)
+    same = fit_mixture(np.full((64, 2), 9.0), weights, 3, rng)
+    np.testing.assert_allclose(same.means, [[9.0, 9.0]])
+    # Sums of squares about the mean of all leave nothing of how close all but four of them lie.
+    for _ in range(10):
+        z = 9 + 1e-10 * rng.standard_normal((64, 2))
+        z[:4] += rng.standard_normal(2)
+        assert np.isfinite(fit_mixture(z, weights, 3, rng).log_density(z)).all()
+
+
 def test_modes_of_few_starts_are_what_may_be_missing():
     rng = np.random.default_rng(0)
     # A narrow mode with 40 starts, one of three times its mass with two, and one of no mass.

@@ -1,4 +1,4 @@
-"""Chains of inputs beyond a limit; subset simulation, which says how probable these are.
+"""Markov chains of inputs beyond a limit; subset simulation, which says how probable these are.
 
 S. K. Au and J. L. Beck, Probabilistic Engineering Mechanics 16 (2001), with steps that keep the
 standard normal distribution (I. Papaioannou et al., ibid. 41, 2015). It is a pilot: it moves to

@@ -1,4 +1,4 @@
-"""Subset simulation against the probabilities of half-spaces."""
+"""Markov chains and subset simulation against the probabilities of half-spaces."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, truncnorm
 
-from nn_uq_dist.inference._subset_simulation import Chains, subset_simulation
+from nn_uq_dist.inference._markov_chains import Chains, subset_simulation
 
 
 def along_first(z):
