@@ -12,7 +12,7 @@ from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.row_algebra import binary_unit
+from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.box_gaussian import log_evidence
 from nn_uq_dist.distributions._contract import Distribution
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
@@ -149,10 +149,10 @@ class BoxGaussianDistribution(Distribution):
                 f"{jnp.shape(loc)}; pass one mean per output"
             )
         # Known numbers stay known under `jit`, where values are checked against the support.
-        xp = np if isinstance(loc, np.ndarray) else jnp
-        loc = xp.broadcast_to(loc, (*jnp.shape(loc)[:-1], num_outputs))
-        if scale is not None:
-            scale = xp.broadcast_to(scale, (*jnp.shape(scale)[:-1], num_outputs))
+        loc, scale = jax.tree.map(
+            lambda part: namespace(part).broadcast_to(part, (*jnp.shape(part)[:-1], num_outputs)),
+            (loc, scale),
+        )
         self._set_parameters(
             shape[:-1], loc=loc, weights=weights, normal_covariance=normal_covariance, scale=scale
         )
