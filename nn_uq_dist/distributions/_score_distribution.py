@@ -313,7 +313,8 @@ def _log_density(
     base = dist.MultivariateNormal(score_loc, scale_tril=score_tril, validate_args=False)
     joint = base.log_prob(scores) + jnp.sum(jnp.where(inside, terms, 0), axis=-1)
     joint = jnp.where(jnp.all(inside, axis=-1), joint, -jnp.inf)
-    return jnp.where(jnp.any(jnp.isnan(values), axis=-1), jnp.nan, joint)
+    # A sum with NaN is NaN and, unlike a constant, has the derivative NaN.
+    return jnp.where(jnp.any(jnp.isnan(values), axis=-1), jnp.sum(values, axis=-1), joint)
 
 
 def cholesky_of_rows(scale_tril: Array, rows: tuple[int, ...]) -> Array:

@@ -435,6 +435,20 @@ def test_at_and_beyond_the_bounds(name):
         jax.jit(lambda: make(name).log_prob(far))()
 
 
+@pytest.mark.parametrize("name", [*BOUNDED, "joint", "joint with noise", "conditional"])
+def test_infinite_values_have_no_density_and_no_slope(name):
+    d = make(name, validate_args=False)
+    values = np.array([np.inf, -np.inf, np.finfo(np.float32).max, np.nan], np.float32)
+    x = np.broadcast_to(values.reshape(4, *(1,) * len(d.shape())), (4, *d.shape()))
+    if d.event_shape:  # one output is enough
+        x = np.where(np.arange(d.event_shape[0]) == 0, x, np.float32(0))
+    logs, slopes = jax.jit(lambda x: (d.log_prob(x), jax.grad(lambda x: d.log_prob(x).sum())(x)))(x)
+    assert (logs[:3] == -np.inf).all()
+    assert (slopes[:3] == 0).all()
+    assert np.isnan(logs[3]).all()
+    assert np.isnan(slopes[3]).any()
+
+
 def test_numpy_values_with_traced_parameters_and_checks_while_tracing():
     _, arguments, _ = LAWS["marginal"]
     found = jax.jit(lambda *args: LinearizedMarginal(*args).log_prob(np.float32(0.1)))(*arguments)
