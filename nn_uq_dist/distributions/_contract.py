@@ -37,8 +37,10 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
     def validated(self: dist.Distribution, *args: Any, **kwargs: Any) -> Array:
         logs = with_nan_gradients(log_prob(self, *args, **kwargs))
         # Outside of the support densities are zero: the support, for which each comparison would be
-        # a program, is asked only where one may be.
-        if not self._validate_args or (is_concrete(logs) and np.isfinite(np.asarray(logs)).all()):
+        # a program, is asked only where one may be. NumPyro's cannot be asked about no values.
+        if not self._validate_args or not logs.size:
+            return logs
+        if is_concrete(logs) and np.isfinite(np.asarray(logs)).all():
             return logs
         # NumPyro's interval compares with numpy when the value is not a jax array, which fails for
         # traced bounds, and is in double precision. A jax value made outside the trace is right.
@@ -364,7 +366,8 @@ def _take_entries(
         if np.all(chosen == first) and not np.all(places == places.take(start, axis)):
             chosen = first
     table = argument.reshape(-1, *shape[lead:])
-    # Python's indexing of JAX's arrays takes several times longer.
-    return (
-        table[chosen] if isinstance(table, np.ndarray) else jnp.take(table, chosen, 0, mode="clip")
-    )
+    if isinstance(table, np.ndarray):
+        return table[chosen]
+    # Python's indexing of JAX's arrays takes several times longer. An empty table is taken as it
+    # is, whatever the index.
+    return jnp.take(table, chosen, 0, mode="clip").reshape(*chosen.shape, *shape[lead:])

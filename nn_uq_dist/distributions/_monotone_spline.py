@@ -170,8 +170,10 @@ def _piece(held: Array, along: Array, x: Array, y: Array, slopes: Array) -> _Pie
     # A row for each piece, all in one table: a single gather, where each part would need its own.
     table = xp.stack(xp.broadcast_arrays(*parts), axis=-1)
     first = np.arange(0, table.size // 6, table.shape[-2]).reshape(table.shape[:-2])
-    rows = xp.take(table.reshape(-1, 6), first + index, axis=0, mode="clip")
-    return _Piece(*xp.moveaxis(rows, -1, 0))
+    index = first + index
+    rows = xp.take(table.reshape(-1, 6), index, axis=0, mode="clip")
+    # JAX returns an empty table as it is, whatever the index.
+    return _Piece(*xp.moveaxis(rows.reshape(*index.shape, 6), -1, 0))
 
 
 def _in_units(x: Array, y: Array, slopes: Array) -> tuple[Array, Array, Array, Array, Array]:

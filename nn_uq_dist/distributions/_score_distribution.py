@@ -306,6 +306,8 @@ def _log_density(
     score_loc : Array, shape (..., N)
     score_tril : Array, shape (..., N, N)
     """
+    if not values.size:  # by which number NumPyro's normal distribution divides
+        return jnp.zeros(values.shape[:-1], log_densities.dtype)
     # At the very edge of the support the score is infinite.
     inside = inside & (jnp.isfinite(scores) | jnp.isnan(scores))
     scores = jnp.where(inside, scores, 0)

@@ -449,6 +449,23 @@ def test_infinite_values_have_no_density_and_no_slope(name):
     assert np.isnan(slopes[3]).any()
 
 
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_values(name):
+    d = make(name)
+    assert traced(d.log_prob, jnp.zeros((0, *d.shape()))).shape == (0, *d.batch_shape)
+    if not d.batch_shape:
+        return
+    none = d[:0]
+    value = jnp.zeros((2, *none.shape()))
+    assert traced(none.log_prob, value).shape == (2, *none.batch_shape)
+    assert none[:0].batch_shape == none.batch_shape
+    if isinstance(d, LinearizedJoint):
+        assert traced(none.rosenblatt, value).shape == value.shape
+    elif not d.event_shape:
+        assert traced(none.icdf, value).shape == value.shape
+        assert traced(lambda: none.moments().standard_deviation).shape == none.shape()
+
+
 def test_numpy_values_with_traced_parameters_and_checks_while_tracing():
     _, arguments, _ = LAWS["marginal"]
     found = jax.jit(lambda *args: LinearizedMarginal(*args).log_prob(np.float32(0.1)))(*arguments)
