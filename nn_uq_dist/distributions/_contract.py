@@ -19,6 +19,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes
 
+from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.checks import is_concrete
 from nn_uq_dist.basics.concrete import evaluated_now, with_nan_gradients
 from nn_uq_dist.basics.pytree import in_order, positions
@@ -119,8 +120,10 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
                     # Raises: values are not known under `jit`.
                     super().validate_args(strict)
             elif not np.all(constraint(np.asarray(value))):
+                checks.require_finite(name, value)
                 raise ValueError(
-                    f"{type(self).__name__} distribution got invalid {name} parameter."
+                    f"{name} must fulfill the constraint {constraint}, got {value}; see "
+                    f"arg_constraints of {type(self).__name__}"
                 )
 
     def to_event(self, reinterpreted_batch_ndims: int | None = None) -> dist.Distribution:

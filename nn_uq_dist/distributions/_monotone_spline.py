@@ -13,7 +13,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform
 from numpyro.distributions.util import array_equiv
 
-from nn_uq_dist.basics.checks import as_numeric, broadcast_shapes, is_concrete
+from nn_uq_dist.basics.checks import as_finite, broadcast_shapes, is_concrete
 from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.basics.summary_line import summary_line
@@ -35,9 +35,9 @@ class MonotoneSpline(Transform):
     TypeError
         If an argument is not an array of real numbers.
     ValueError
-        If shapes do not fit, there are fewer than two knots, or known knots do not ascend or known
-        slopes are not positive. Traced values that violate this give NaN or a map that does not
-        increase.
+        If shapes do not fit, there are fewer than two knots, known values are NaN or infinite,
+        known knots do not ascend or known slopes are not positive. Traced values that violate this
+        give NaN or a map that does not increase.
 
     Notes
     -----
@@ -67,10 +67,10 @@ class MonotoneSpline(Transform):
     def __init__(
         self, knots: ArrayLike, images: ArrayLike, slopes: ArrayLike | None = None
     ) -> None:
-        knots, images = as_numeric("knots", knots), as_numeric("images", images)
+        knots, images = as_finite("knots", knots), as_finite("images", images)
         shapes = {"knots": np.shape(knots), "images": np.shape(images)}
         if slopes is not None:
-            slopes = as_numeric("slopes", slopes)
+            slopes = as_finite("slopes", slopes)
             shapes["slopes"] = np.shape(slopes)
         for name, shape in shapes.items():
             if len(shape) == 0 or shape[-1] < 2 or shape[-1] != shapes["knots"][-1]:

@@ -470,7 +470,7 @@ def test_numpy_values_with_traced_parameters_and_checks_while_tracing():
     _, arguments, _ = LAWS["marginal"]
     found = jax.jit(lambda *args: LinearizedMarginal(*args).log_prob(np.float32(0.1)))(*arguments)
     np.testing.assert_allclose(found, make("marginal").log_prob(0.1), rtol=1e-4)
-    with pytest.raises(ValueError, match="invalid normal_scale"):
+    with pytest.raises(ValueError, match="normal_scale must not be negative"):
         jax.jit(lambda x: LinearizedMarginal(x, [1.0], -1.0).log_prob(0.0))(0.0)
     with pytest.raises(ValueError, match="point mass"):
         jax.jit(lambda x: LinearizedMarginal(x, [0.0, 0.0]).log_prob(0.0))(0.0)
