@@ -29,7 +29,7 @@ def gauss_legendre(ends: Array) -> tuple[Array, Array]:
         for part in np.polynomial.legendre.leggauss(_NODES_PER_PANEL)
     )
     center, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * (ends[1:] - ends[:-1])
-    nodes = (center + half * points).reshape(-1, *ends.shape[1:])
+    nodes = (center + half * points).reshape(_NODES_PER_PANEL * len(center), *ends.shape[1:])
     return nodes, (half * weights).reshape(nodes.shape)
 
 

@@ -86,7 +86,7 @@ def as_marginals(
             f"marginals must have batch shape {wanted} and no event shape, got batch shape "
             f"{distribution.batch_shape} and event shape {distribution.event_shape}; {remedy}"
         )
-    found = as_output_distribution(distribution)
+    found = as_output_distribution(distribution, "marginals")
     shape = tuple(distribution.batch_shape) or (1,)
     if len(shape) > 1:
         in_a_row = np.unravel_index(np.arange(math.prod(shape)), shape)

@@ -103,13 +103,17 @@ def _nan_kept(value: Array, result: Array) -> Array:
     return jnp.where(jnp.isnan(value), nan_unless(~jnp.isnan(value), value), result)
 
 
-def as_output_distribution(distribution: dist.Distribution) -> OutputDistribution:
+def as_output_distribution(
+    distribution: dist.Distribution, name: str = "distribution"
+) -> OutputDistribution:
     """Adapt a univariate distribution; return an `OutputDistribution` as it is.
 
     Parameters
     ----------
     distribution : numpyro.distributions.Distribution
         Univariate and continuous, with ``cdf`` and ``icdf``, mean and variance.
+    name : str
+        What messages call it.
 
     Raises
     ------
@@ -127,37 +131,39 @@ def as_output_distribution(distribution: dist.Distribution) -> OutputDistributio
     """
     if isinstance(distribution, OutputDistribution):
         return distribution
-    require_univariate(distribution, batched=False)
+    require_univariate(distribution, name, batched=False)
     return AdaptedDistribution(distribution)
 
 
-def require_univariate(marginals: object, *, batched: bool = True) -> None:
+def require_univariate(
+    marginals: object, argument: str = "marginals", *, batched: bool = True
+) -> None:
     """Raise unless ``marginals`` are univariate and continuous, along the last batch axis."""
     if not isinstance(marginals, dist.Distribution):
         raise TypeError(
-            f"marginals must be a NumPyro distribution, got {type(marginals).__name__}; pass a "
+            f"{argument} must be a NumPyro distribution, got {type(marginals).__name__}; pass a "
             f"LinearizedMarginal or another univariate one with cdf and icdf"
         )
     name = type(marginals).__name__
     if marginals.event_shape:
         raise TypeError(
-            f"marginals must be univariate, got {name} with event_shape {marginals.event_shape}; "
+            f"{argument} must be univariate, got {name} with event_shape {marginals.event_shape}; "
             f"give one distribution per output along the last batch axis, without to_event"
         )
     if marginals.is_discrete:
         raise TypeError(
-            f"marginals must be continuous, got the discrete {name}; a discrete output has no "
+            f"{argument} must be continuous, got the discrete {name}; a discrete output has no "
             f"normal score"
         )
     if batched and not marginals.batch_shape:
         raise ValueError(
-            f"marginals must have batch_shape (..., N_y), got () from {name}; use "
+            f"{argument} must have batch_shape (..., N_y), got () from {name}; use "
             f".expand((N_y,)) for outputs of one distribution"
         )
     missing = " and ".join(missing_functions(marginals))
     if missing:
         raise TypeError(
-            f"marginals must have cdf and icdf, got {name} without {missing}; pass a "
+            f"{argument} must have cdf and icdf, got {name} without {missing}; pass a "
             f"LinearizedMarginal or another univariate distribution with both"
         )
 

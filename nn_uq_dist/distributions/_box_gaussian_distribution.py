@@ -1,5 +1,6 @@
 """Parameters of distributions of outputs that are images of a box plus a normal vector."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,7 +13,7 @@ from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.row_algebra import binary_unit
+from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.box_gaussian import log_evidence
 from nn_uq_dist.distributions._contract import Distribution
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
@@ -69,8 +70,22 @@ class Parameters(NamedTuple):
 
     def log_density(self, value: Array) -> Array:
         """Log density at outputs, for standardized parameters."""
+        beyond = self._are_beyond(value)
+        # Replaced first: infinite differences would give NaN, in derivatives as well.
+        value = jnp.where(beyond, self.loc, value)
         logs = log_evidence(self.deviation(value), self.weights, self.covariance)
-        return logs - jnp.sum(jnp.log(self.scale), axis=-1)
+        logs = logs - jnp.sum(jnp.log(self.scale), axis=-1)
+        is_zero = jnp.any(beyond, axis=-1) & ~jnp.isnan(logs)
+        return jnp.where(is_zero, -jnp.inf, logs)
+
+    def _are_beyond(self, value: Array) -> Array:
+        """Outputs so far out that the density is zero in the type, whatever the others are."""
+        limit = 2.0 * jnp.sum(jnp.abs(self.weights), axis=-1)  # twice: rounding at the edge
+        if self.covariance is not None:
+            # Here the log of the density of the output alone is below the least number.
+            variance = jnp.diagonal(self.covariance, axis1=-2, axis2=-1)
+            limit = limit + jnp.sqrt(2.0 * variance) * math.sqrt(jnp.finfo(self.loc.dtype).max)
+        return jnp.abs(self.deviation(value)) > limit
 
 
 class BoxGaussianDistribution(Distribution):
@@ -149,10 +164,10 @@ class BoxGaussianDistribution(Distribution):
                 f"{jnp.shape(loc)}; pass one mean per output"
             )
         # Known numbers stay known under `jit`, where values are checked against the support.
-        xp = np if isinstance(loc, np.ndarray) else jnp
-        loc = xp.broadcast_to(loc, (*jnp.shape(loc)[:-1], num_outputs))
-        if scale is not None:
-            scale = xp.broadcast_to(scale, (*jnp.shape(scale)[:-1], num_outputs))
+        loc, scale = jax.tree.map(
+            lambda part: namespace(part).broadcast_to(part, (*jnp.shape(part)[:-1], num_outputs)),
+            (loc, scale),
+        )
         self._set_parameters(
             shape[:-1], loc=loc, weights=weights, normal_covariance=normal_covariance, scale=scale
         )

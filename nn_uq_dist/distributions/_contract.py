@@ -19,6 +19,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes
 
+from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.checks import is_concrete
 from nn_uq_dist.basics.concrete import evaluated_now, with_nan_gradients
 from nn_uq_dist.basics.pytree import in_order, positions
@@ -37,8 +38,10 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
     def validated(self: dist.Distribution, *args: Any, **kwargs: Any) -> Array:
         logs = with_nan_gradients(log_prob(self, *args, **kwargs))
         # Outside of the support densities are zero: the support, for which each comparison would be
-        # a program, is asked only where one may be.
-        if not self._validate_args or (is_concrete(logs) and np.isfinite(np.asarray(logs)).all()):
+        # a program, is asked only where one may be. NumPyro's cannot be asked about no values.
+        if not self._validate_args or not logs.size:
+            return logs
+        if is_concrete(logs) and np.isfinite(np.asarray(logs)).all():
             return logs
         # NumPyro's interval compares with numpy when the value is not a jax array, which fails for
         # traced bounds, and is in double precision. A jax value made outside the trace is right.
@@ -117,8 +120,10 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
                     # Raises: values are not known under `jit`.
                     super().validate_args(strict)
             elif not np.all(constraint(np.asarray(value))):
+                checks.require_finite(name, value)
                 raise ValueError(
-                    f"{type(self).__name__} distribution got invalid {name} parameter."
+                    f"{name} must fulfill the constraint {constraint}, got {value}; see "
+                    f"arg_constraints of {type(self).__name__}"
                 )
 
     def to_event(self, reinterpreted_batch_ndims: int | None = None) -> dist.Distribution:
@@ -364,7 +369,8 @@ def _take_entries(
         if np.all(chosen == first) and not np.all(places == places.take(start, axis)):
             chosen = first
     table = argument.reshape(-1, *shape[lead:])
-    # Python's indexing of JAX's arrays takes several times longer.
-    return (
-        table[chosen] if isinstance(table, np.ndarray) else jnp.take(table, chosen, 0, mode="clip")
-    )
+    if isinstance(table, np.ndarray):
+        return table[chosen]
+    # Python's indexing of JAX's arrays takes several times longer. An empty table is taken as it
+    # is, whatever the index.
+    return jnp.take(table, chosen, 0, mode="clip").reshape(*chosen.shape, *shape[lead:])

@@ -1,11 +1,11 @@
 """The joint distribution of several outputs of a linearized network."""
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax, random
 from jax.typing import ArrayLike
 
@@ -186,8 +186,9 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         if not self.batch_shape:
             flat = deviation.reshape(-1, shape[-1])
             return conditional_scores(flat, weights, covariance).reshape(shape)
-        count = int(np.prod(self.batch_shape))
-        flat = jnp.moveaxis(deviation.reshape(-1, count, shape[-1]), 1, 0)
+        count = math.prod(self.batch_shape)
+        draws = math.prod(shape[: -len(self.shape())])
+        flat = jnp.moveaxis(deviation.reshape(draws, count, shape[-1]), 1, 0)
 
         def rows(part: Array) -> Array:
             wide = jnp.broadcast_to(part, (*self.batch_shape, *part.shape[-2:]))

@@ -103,13 +103,16 @@ class LinearizedMarginal(OutputDistribution):
         # None, not zero, without a normal part: a number would be a leaf that `jax.vmap` must map.
         self._set_parameters(batch_shape, loc=loc, weights=weights, normal_scale=normal_scale)
         super().__init__(batch_shape, (), validate_args=validate_args)
-        if self._validate_args:
-            if normal_scale is not None:
-                # NumPyro's constraint of a non-negative number lets infinity through.
-                checks.require_finite(
-                    "normal_scale", normal_scale, "pass a finite standard deviation"
-                )
-            self._refuse_point_masses()
+
+    def validate_args(self, strict: bool = True) -> None:
+        """Check as NumPyro does; no known distribution may be a point mass, either."""
+        if self.normal_scale is not None:
+            # NumPyro's constraint of a non-negative number lets infinity through.
+            remedy = "pass standard deviations of the normal part, or leave it out"
+            checks.require_finite("normal_scale", self.normal_scale, remedy)
+            checks.require_nonnegative("normal_scale", self.normal_scale, remedy)
+        super().validate_args(strict)
+        self._refuse_point_masses()
 
     def _refuse_point_masses(self) -> None:
         if not checks.is_concrete(self.weights, self.normal_scale):

@@ -13,7 +13,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform
 from numpyro.distributions.util import array_equiv
 
-from nn_uq_dist.basics.checks import as_numeric, broadcast_shapes, is_concrete
+from nn_uq_dist.basics.checks import as_finite, broadcast_shapes, is_concrete
 from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.basics.summary_line import summary_line
@@ -35,9 +35,9 @@ class MonotoneSpline(Transform):
     TypeError
         If an argument is not an array of real numbers.
     ValueError
-        If shapes do not fit, there are fewer than two knots, or known knots do not ascend or known
-        slopes are not positive. Traced values that violate this give NaN or a map that does not
-        increase.
+        If shapes do not fit, there are fewer than two knots, known values are NaN or infinite,
+        known knots do not ascend or known slopes are not positive. Traced values that violate this
+        give NaN or a map that does not increase.
 
     Notes
     -----
@@ -67,10 +67,10 @@ class MonotoneSpline(Transform):
     def __init__(
         self, knots: ArrayLike, images: ArrayLike, slopes: ArrayLike | None = None
     ) -> None:
-        knots, images = as_numeric("knots", knots), as_numeric("images", images)
+        knots, images = as_finite("knots", knots), as_finite("images", images)
         shapes = {"knots": np.shape(knots), "images": np.shape(images)}
         if slopes is not None:
-            slopes = as_numeric("slopes", slopes)
+            slopes = as_finite("slopes", slopes)
             shapes["slopes"] = np.shape(slopes)
         for name, shape in shapes.items():
             if len(shape) == 0 or shape[-1] < 2 or shape[-1] != shapes["knots"][-1]:
@@ -172,8 +172,10 @@ def _piece(held: Array, along: Array, x: Array, y: Array, slopes: Array) -> _Pie
     # A row for each piece, all in one table: a single gather, where each part would need its own.
     table = xp.stack(xp.broadcast_arrays(*parts), axis=-1)
     first = np.arange(0, table.size // 6, table.shape[-2]).reshape(table.shape[:-2])
-    rows = xp.take(table.reshape(-1, 6), first + index, axis=0, mode="clip")
-    return _Piece(*xp.moveaxis(rows, -1, 0))
+    index = first + index
+    rows = xp.take(table.reshape(-1, 6), index, axis=0, mode="clip")
+    # JAX returns an empty table as it is, whatever the index.
+    return _Piece(*xp.moveaxis(rows.reshape(*index.shape, 6), -1, 0))
 
 
 def _in_units(x: Array, y: Array, slopes: Array) -> tuple[Array, Array, Array, Array, Array]:

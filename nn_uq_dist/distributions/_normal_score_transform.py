@@ -13,7 +13,6 @@ from nn_uq_dist.basics.normal_tails import log_normal_density
 from nn_uq_dist.basics.pytree import in_order
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions._monotone_spline import equal_trees
-from nn_uq_dist.distributions._support import support_of_event
 
 
 class NormalScoreTransform(Transform):
@@ -59,7 +58,7 @@ class NormalScoreTransform(Transform):
     @property
     def codomain(self) -> constraints.Constraint:
         """The support of the outputs, a box for bounded marginals."""
-        return support_of_event(self.marginals.support, 1)
+        return constraints.independent(self.marginals.support, 1)
 
     def __call__(self, x: Array) -> Array:
         """Outputs with normal scores ``x``, shape ``(..., N_y)``."""

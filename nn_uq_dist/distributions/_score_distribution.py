@@ -306,6 +306,8 @@ def _log_density(
     score_loc : Array, shape (..., N)
     score_tril : Array, shape (..., N, N)
     """
+    if not values.size:  # by which number NumPyro's normal distribution divides
+        return jnp.zeros(values.shape[:-1], log_densities.dtype)
     # At the very edge of the support the score is infinite.
     inside = inside & (jnp.isfinite(scores) | jnp.isnan(scores))
     scores = jnp.where(inside, scores, 0)
@@ -313,7 +315,8 @@ def _log_density(
     base = dist.MultivariateNormal(score_loc, scale_tril=score_tril, validate_args=False)
     joint = base.log_prob(scores) + jnp.sum(jnp.where(inside, terms, 0), axis=-1)
     joint = jnp.where(jnp.all(inside, axis=-1), joint, -jnp.inf)
-    return jnp.where(jnp.any(jnp.isnan(values), axis=-1), jnp.nan, joint)
+    # A sum with NaN is NaN and, unlike a constant, has the derivative NaN.
+    return jnp.where(jnp.any(jnp.isnan(values), axis=-1), jnp.sum(values, axis=-1), joint)
 
 
 def cholesky_of_rows(scale_tril: Array, rows: tuple[int, ...]) -> Array:

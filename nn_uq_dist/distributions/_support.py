@@ -16,16 +16,20 @@ from numpyro.distributions.transforms import IndependentTransform, Transform, bi
 class MovingSupport(constraints._Interval):  # noqa: SLF001 (NumPyro looks for it)
     """Every entry of the last axes fulfills a constraint of numbers.
 
+    NumPyro's transforms of numbers, such as `AffineTransform`, take any interval for one of numbers
+    and give theirs as the image. So ``event_dim`` is that of numbers, 0: with the axes the change
+    of volume would be that of one entry, without a word.
+
     Parameters
     ----------
     entry
         Constraint of one number, with a ``lower_bound``, an ``upper_bound`` or both.
-    event_dim
+    num_axes
         Number of the axes.
     """
 
-    def __init__(self, entry: constraints.Constraint, event_dim: int) -> None:
-        self.entry, self.event_dim = entry, event_dim
+    def __init__(self, entry: constraints.Constraint, num_axes: int) -> None:
+        self.entry, self.num_axes = entry, num_axes
 
     @property
     def lower_bound(self) -> Any:
@@ -39,10 +43,10 @@ class MovingSupport(constraints._Interval):  # noqa: SLF001 (NumPyro looks for i
 
     def __call__(self, x: ArrayLike) -> Array:
         holds = jnp.asarray(self.entry(x))
-        return holds.all(tuple(range(-self.event_dim, 0)))
+        return holds.all(tuple(range(-self.num_axes, 0)))
 
     def __repr__(self) -> str:
-        return f"MovingSupport({self.entry}, {self.event_dim})"
+        return f"MovingSupport({self.entry}, {self.num_axes})"
 
     def feasible_like(self, prototype: ArrayLike) -> ArrayLike:
         """Values within the support, of the shape of the prototype."""
@@ -51,21 +55,20 @@ class MovingSupport(constraints._Interval):  # noqa: SLF001 (NumPyro looks for i
 
     def eq(self, other: object, static: bool = False) -> ArrayLike:
         """Whether the other one has the same kind of entries, axes and ends."""
-        if not isinstance(other, MovingSupport) or self.event_dim != other.event_dim:
+        if not isinstance(other, MovingSupport) or self.num_axes != other.num_axes:
             return False
         same: ArrayLike = self.entry.eq(other.entry, static=static)
         return same
 
     def tree_flatten(self) -> tuple[tuple[constraints.Constraint], Any]:
-        return (self.entry,), (("entry",), {"event_dim": self.event_dim})
+        return (self.entry,), (("entry",), {"num_axes": self.num_axes})
 
 
 @biject_to.register(MovingSupport)
 def _biject_to_entries(constraint: MovingSupport) -> Transform:
     of_entry = biject_to(constraint.entry)
-    return (
-        IndependentTransform(of_entry, constraint.event_dim) if constraint.event_dim else of_entry
-    )
+    axes = constraint.num_axes
+    return IndependentTransform(of_entry, axes) if axes else of_entry
 
 
 def support_between(entry: constraints.Constraint, low: Any, high: Any) -> constraints.Constraint:
@@ -91,7 +94,7 @@ def support_between(entry: constraints.Constraint, low: Any, high: Any) -> const
 def support_of_event(entry: constraints.Constraint, axes: int) -> constraints.Constraint:
     """The support of an array whose entries along so many last axes have the support ``entry``."""
     if isinstance(entry, MovingSupport):
-        return MovingSupport(entry.entry, entry.event_dim + axes)
+        return MovingSupport(entry.entry, entry.num_axes + axes)
     if hasattr(entry, "lower_bound") or hasattr(entry, "upper_bound"):
         return MovingSupport(entry, axes)
     if entry is constraints.real and axes == 1:

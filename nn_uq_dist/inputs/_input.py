@@ -89,13 +89,20 @@ class Input:
         mean, size = parameter_checks.as_mean(mean)
         parts = {}
         for i, term in enumerate(terms):
-            shape = np.shape(term.factor)
+            if not isinstance(term, InputTerm):
+                raise TypeError(
+                    f"terms[{i}] must be an InputTerm, got {type(term).__name__}; pass "
+                    f"nn_uq_dist.inputs.InputTerm(matrix, is_uniform=True), or False if normal"
+                )
+            factor: Any = checks.as_numeric(f"the factor of terms[{i}]", term.factor)
+            shape = np.shape(factor)
             if len(shape) < 2 - term.is_diagonal or term.stop > size:
                 raise ValueError(
                     f"terms[{i}] must have rows of the {size} inputs, got a factor of shape "
                     f"{shape} from input {term.start} on; pass a row for each input that it moves"
                 )
-            parts[f"terms[{i}]"] = term, shape[-1 if term.is_diagonal else -2 :]
+            numeric = dataclasses.replace(term, factor=factor)
+            parts[f"terms[{i}]"] = numeric, shape[-1 if term.is_diagonal else -2 :]
         self._place(mean, parts, input_map)
 
     def _place(

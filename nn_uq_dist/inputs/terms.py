@@ -64,7 +64,7 @@ class InputTerm:
     @property
     def stop(self) -> int:
         """The input after the last one that the rows belong to."""
-        return self.start + self.factor.shape[-1 if self.is_diagonal else -2]
+        return self.start + np.shape(self.factor)[-1 if self.is_diagonal else -2]
 
     @property
     def kind(self) -> str:

@@ -435,11 +435,42 @@ def test_at_and_beyond_the_bounds(name):
         jax.jit(lambda: make(name).log_prob(far))()
 
 
+@pytest.mark.parametrize("name", [*BOUNDED, "joint", "joint with noise", "conditional"])
+def test_infinite_values_have_no_density_and_no_slope(name):
+    d = make(name, validate_args=False)
+    values = np.array([np.inf, -np.inf, np.finfo(np.float32).max, np.nan], np.float32)
+    x = np.broadcast_to(values.reshape(4, *(1,) * len(d.shape())), (4, *d.shape()))
+    if d.event_shape:  # one output is enough
+        x = np.where(np.arange(d.event_shape[0]) == 0, x, np.float32(0))
+    logs, slopes = jax.jit(lambda x: (d.log_prob(x), jax.grad(lambda x: d.log_prob(x).sum())(x)))(x)
+    assert (logs[:3] == -np.inf).all()
+    assert (slopes[:3] == 0).all()
+    assert np.isnan(logs[3]).all()
+    assert np.isnan(slopes[3]).any()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_values(name):
+    d = make(name)
+    assert traced(d.log_prob, jnp.zeros((0, *d.shape()))).shape == (0, *d.batch_shape)
+    if not d.batch_shape:
+        return
+    none = d[:0]
+    value = jnp.zeros((2, *none.shape()))
+    assert traced(none.log_prob, value).shape == (2, *none.batch_shape)
+    assert none[:0].batch_shape == none.batch_shape
+    if isinstance(d, LinearizedJoint):
+        assert traced(none.rosenblatt, value).shape == value.shape
+    elif not d.event_shape:
+        assert traced(none.icdf, value).shape == value.shape
+        assert traced(lambda: none.moments().standard_deviation).shape == none.shape()
+
+
 def test_numpy_values_with_traced_parameters_and_checks_while_tracing():
     _, arguments, _ = LAWS["marginal"]
     found = jax.jit(lambda *args: LinearizedMarginal(*args).log_prob(np.float32(0.1)))(*arguments)
     np.testing.assert_allclose(found, make("marginal").log_prob(0.1), rtol=1e-4)
-    with pytest.raises(ValueError, match="invalid normal_scale"):
+    with pytest.raises(ValueError, match="normal_scale must not be negative"):
         jax.jit(lambda x: LinearizedMarginal(x, [1.0], -1.0).log_prob(0.0))(0.0)
     with pytest.raises(ValueError, match="point mass"):
         jax.jit(lambda x: LinearizedMarginal(x, [0.0, 0.0]).log_prob(0.0))(0.0)

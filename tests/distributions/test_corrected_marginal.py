@@ -56,7 +56,7 @@ def test_maps_in_a_batch():
 @pytest.mark.parametrize(
     ("base", "knots", "error", "message"),
     [
-        (1.0, [0.0, 1.0], TypeError, "marginals must be"),
+        (1.0, [0.0, 1.0], TypeError, "must be a NumPyro distribution, got float"),
         (dist.Normal(), "map", TypeError, "knots must be an array of real numbers"),
         (dist.Normal(np.zeros(3)), [[0.0, 1.0]] * 2, ValueError, "broadcast against those of base"),
         (dist.Normal(), [1.0, 0.0], ValueError, "knots must ascend strictly"),

@@ -8,6 +8,7 @@ import scipy.stats
 
 import nn_uq_dist as nuq
 from nn_uq_dist import LinearizedJoint
+from nn_uq_dist.distributions import LinearizedConditional
 from tests.box_gaussian.references import by_quadrature
 
 KEY = jax.random.key(5)
@@ -105,6 +106,18 @@ def test_messages_of_a_linearization():
     of_rank_two = np.random.default_rng(0).normal(size=(12, 2)) @ np.ones((2, 20))
     with pytest.raises(ValueError, match=r"outputs 0, 1, .* and 4 more, .* pass normal_covariance"):
         nuq.Linearization(jnp.zeros(12), of_rank_two, wide).joint()
+
+
+@pytest.mark.parametrize(("of", "known"), [(LinearizedJoint, 0), (LinearizedConditional, 1)])
+def test_a_traced_scale_beside_known_numbers(of, known):
+    def log_density(scale):
+        values = () if of is LinearizedJoint else (LOC[:1],)
+        return of(*values, LOC, WEIGHTS, COVARIANCE, scale).log_prob(LOC[known:])
+
+    # At the mean: the density in units of the outputs, divided by the scale of each.
+    scale = np.array([2.0, 0.5])
+    expected = np.where(np.arange(2) < known, 0, -1 / scale)
+    np.testing.assert_allclose(jax.jit(jax.grad(log_density))(scale), expected, atol=1e-5)
 
 
 def test_values_that_do_not_fit():

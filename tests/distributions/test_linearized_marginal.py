@@ -170,10 +170,10 @@ EXPECTED_BROADCAST = "must broadcast, got loc .*, weights .*, normal_scale .*; m
         ((0.0, None), TypeError, "weights must be an array of real numbers, got"),
         ((0.0, [[1.0], [1.0, 2.0]]), TypeError, "weights must be an array of real numbers, got"),
         ((1j, [1.0]), TypeError, "loc must be an array of real numbers, got dtype complex"),
-        ((np.nan, [1.0]), ValueError, "invalid loc parameter"),
-        ((0.0, [1.0, np.inf]), ValueError, "invalid weights parameter"),
-        ((0.0, [1.0], -1.0), ValueError, "invalid normal_scale parameter"),
-        ((0.0, [1.0], np.inf), ValueError, "normal_scale must be finite, got inf.*; pass a fin"),
+        ((np.nan, [1.0]), ValueError, "loc must be finite, got nan; remove"),
+        ((0.0, [1.0, np.inf]), ValueError, r"weights must be finite, got inf at index \(1,\)"),
+        ((0.0, [1.0], -1.0), ValueError, "normal_scale must not be negative, got -1.0; pass s"),
+        ((0.0, [1.0], np.inf), ValueError, "normal_scale must be finite, got inf.*; pass stand"),
     ],
 )
 def test_errors_of_the_constructor(arguments, error, message):

@@ -15,7 +15,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import AffineTransform, ExpTransform, biject_to
 from numpyro.infer.reparam import LocScaleReparam, TransformReparam
 
-from nn_uq_dist import LinearizedMarginal
+from nn_uq_dist import GaussianCopulaJoint, LinearizedJoint, LinearizedMarginal
 from tests.distributions.test_models import KEY, ROWS, WEIGHTS, trapezoid
 from tests.distributions.test_models import joint_distribution as joint
 
@@ -54,6 +54,29 @@ def test_transformed(transform, forward, derivative):
     unaware = dist.TransformedDistribution(MARGINAL, transform())
     with pytest.warns(UserWarning, match="Out-of-support values"):
         assert unaware.log_prob(jnp.asarray(forward(3.6), jnp.float32)) == -np.inf
+
+
+@pytest.mark.parametrize("batch_shape", [(), (3,)])
+@pytest.mark.parametrize("of_transform", ["support", "support of one output"])
+@pytest.mark.parametrize(
+    "base",
+    [
+        LinearizedMarginal(np.zeros(2), np.diag(WEIGHTS)).to_event(1),
+        LinearizedJoint(np.zeros(2), np.diag(WEIGHTS)),
+        GaussianCopulaJoint(LinearizedMarginal(np.zeros(2), np.diag(WEIGHTS)), np.eye(2)),
+    ],
+    ids=["event", "joint", "copula"],
+)
+def test_transformed_events(base, of_transform, batch_shape):
+    base = base.expand(batch_shape)
+    domain = base.support if of_transform == "support" else base.support.entry
+    transform = [AffineTransform(1.0, -2.0, domain=domain), ExpTransform()]
+    distribution = dist.TransformedDistribution(base, transform)
+    assert (distribution.batch_shape, distribution.event_shape) == (batch_shape, (2,))
+    # Uniform on a rectangle of 2 by 1.
+    y = np.array([[0.3, 0.2], [-0.5, 0.1], [0.7, -0.4]])[: 3 if batch_shape else 1].squeeze()
+    expected = -np.log(2.0) - np.sum(np.log(2.0) + 1 - 2 * y, axis=-1)
+    np.testing.assert_allclose(distribution.log_prob(jnp.exp(1 - 2 * y)), expected, rtol=1e-4)
 
 
 def sampled_with(reparam):

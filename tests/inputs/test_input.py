@@ -336,6 +336,11 @@ ERRORS = {
     ),
     "scalar ends": (lambda: Input.triangular(0.0, 1.0), "got scalars; pass arrays"),
     "ends": (lambda: Input.triangular(np.zeros(2), np.ones(3)), r"low \(2,\), high \(3,\)"),
+    "no term": (lambda: Input([0.0], ["a"]), r"terms\[0\] must be an InputTerm, got str; pass"),
+    "no matrix": (
+        lambda: Input([0.0], [InputTerm("a", is_uniform=True)]),
+        r"factor of terms\[0\] must be an array of real numbers, got str",
+    ),
     "nothing joined": (Input.join, "Input.join must have parts, got none"),
     "array joined": (
         lambda: Input.join(BOX, np.zeros(2)),
