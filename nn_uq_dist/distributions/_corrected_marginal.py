@@ -127,7 +127,7 @@ class CorrectedMarginal(OutputDistribution):
 
     def _mapped_back(self, value: ArrayLike) -> Array:
         """Values of the base; rounding does not move those at the edge out of the support."""
-        value = jnp.asarray(value)
+        value = self._fitting("value", value)
         before = self.transform.inv(value)
         if self.base.support is constraints.real:
             return before

@@ -52,12 +52,13 @@ class NoisyMarginal(OutputDistribution):
 
     .. math:: p(x) = \int p_L(l)\, \phi\Big(\frac{x - T(l)}{s}\Big) \frac{dl}{s},
 
-    by Gauss-Legendre rules over the values that matter for `x`, with panels that are equally long in
-    normal scores of the value plus units of the noise, and end where :math:`p_L` bends; other
-    distributions are integrated over their own values. In the tails :math:`\Phi` takes the place of
-    :math:`\phi / s`. All terms are positive, so both tails are as accurate as those of ``Y``. A
-    point costs 120 densities of ``L`` (320 in float64). Logs are right to 1e-6 for maps with few
-    knots or smooth slopes, and to 1e-4 for slopes that change by factors of 100 between knots.
+    by Gauss-Legendre rules over the values that matter for `x`, with panels that are about equally
+    long in normal scores of the value plus units of the noise, and end where :math:`p_L` bends;
+    other distributions are integrated over their own values. In the tails :math:`\Phi` takes the
+    place of :math:`\phi / s`. All terms are positive, so both tails are as accurate as those of
+    ``Y``. A point costs 120 densities of ``L`` (320 in float64). Logs are right to 1e-6 for maps
+    with few knots or smooth slopes, and to 1e-4 where slopes change by factors of 100 between
+    knots.
 
     A noise scale below 1e-9 standard deviations of ``Y`` (1e-4 in float32) that is not known to be
     zero counts as that.

@@ -169,7 +169,7 @@ def failure_probability(
     Notes
     -----
     The variables of the input become standard normal ones :math:`z`, uniform ones by
-    :math:`2 \Phi(z) - 1`. The search draws them with standard deviations of 1 to 2.5, and goes on
+    :math:`2 \Phi(z) - 1`. The search draws them with standard deviations of 1 to 3.5, and goes on
     by subset simulation (S. K. Au and J. L. Beck, Probabilistic Engineering Mechanics 16, 2001).
     Tangents at failing draws give half-spaces, with probabilities of their own; a mixture of
     standard normal distributions beyond them has bounded weights where they hold all that fails (A.
