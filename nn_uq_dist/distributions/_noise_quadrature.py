@@ -8,9 +8,10 @@ The output is ``T(L)``, where ``L`` has the density :math:`p_L` and the distribu
     \qquad
     P(T(L) + s N \le x) = \int p_L(l)\, \Phi(u(l))\, dl,
 
-where :math:`F_L` has the part in which the noise makes no difference. All terms are positive, so
-that small probabilities have small relative errors. For each point the rule covers the values that
-matter, which may be few. The slope of the map has kinks at its knots; it is in neither integral.
+of which :math:`F_L` is the part of values so small that the noise makes no difference. All terms
+are positive, so that small probabilities have small relative errors. For each point the rule covers
+the values that matter, which may be few. The slope of the map, which has kinks at its knots, is in
+neither integral.
 """
 
 import math
