@@ -258,6 +258,8 @@ def input_posterior(
     effective, the Pareto shape of the weights is below 0.7 (A. Vehtari et al., J. Mach. Learn.
     Res. 25, 2024), if the evidence of the last round agrees with that of those before and that of
     the two halves with each other, and if so few modes were found by chance.
+    Modes with 2% of the posterior may still be missing: where they are far from all others,
+    standard deviations are too small by up to a fifth.
 
     Examples
     --------
