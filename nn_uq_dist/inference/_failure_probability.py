@@ -55,8 +55,9 @@ class FailureProbability:
     effective_draws
         How many failing draws with equal weights would be worth as much.
     point
-        The most probable failing input that was found, as the network takes it, with the shape of
-        the limit in front; NaN where no run failed.
+        The failing input nearest to the median in standard normal variables that was found (about
+        the design point of FORM), as the network takes it, with the shape of the limit in front;
+        NaN where no run failed.
     draws
         Inputs that fail at any of the limits, as the network takes them, with an axis of length
         ``S`` in front: shape ``(S, N_x)`` for a network of a vector.
@@ -231,8 +232,8 @@ def failure_probability(
     if nan > _LEAST_NAN * least:
         warnings.warn(
             f"{final.num_nan} of {final.count} outputs drawn are NaN, with a probability of "
-            f"{nan:.1g} in all, the rarest failure with {least:.1g}; check the network over the "
-            f"range of its input",
+            f"{nan:.1g}, and the rarest failure has {least:.1g}; NaN counts as no failure: check "
+            f"the network over the range of its input",
             RuntimeWarning,
             stacklevel=3,
         )

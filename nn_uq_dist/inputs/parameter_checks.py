@@ -47,7 +47,8 @@ def as_scales(name: str, value: ArrayLike, size: int, remedy: str, like: str = "
     shape = np.shape(value)
     if len(shape) > 0 and shape[-1] not in {1, size}:
         raise ValueError(
-            f"{name} must have last axis {size} (as {like}) or 1, got shape {shape}; "
+            f"{name} must have last axis {size} (as {like}){'' if size == 1 else ' or 1'}, got shape "
+            f"{shape}; "
             f"give a {name.replace('_', '-')} per batch entry the shape (..., 1)"
         )
     checks.require_nonnegative(name, value, remedy)
