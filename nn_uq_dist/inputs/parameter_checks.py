@@ -46,9 +46,9 @@ def as_scales(name: str, value: ArrayLike, size: int, remedy: str, like: str = "
     value = checks.as_finite(name, value)
     shape = np.shape(value)
     if len(shape) > 0 and shape[-1] not in {1, size}:
+        or_one = "" if size == 1 else " or 1"
         raise ValueError(
-            f"{name} must have last axis {size} (as {like}){'' if size == 1 else ' or 1'}, got shape "
-            f"{shape}; "
+            f"{name} must have last axis {size} (as {like}){or_one}, got shape {shape}; "
             f"give a {name.replace('_', '-')} per batch entry the shape (..., 1)"
         )
     checks.require_nonnegative(name, value, remedy)
