@@ -312,11 +312,11 @@ def test_slope_at_the_mean_that_is_infinite():
 
 
 def test_one_line():
-    line = repr(found(squares, PLANE, 12.0, num_runs=2000))
+    line = repr(found(squares, PLANE, 12.0, num_runs=5000))
     assert line.startswith("FailureProbability(probability=0.00")
     assert "standard_error" in line
-    assert "num_runs=2000" in line
-    assert "limits=(2,)" in repr(found(squares, PLANE, [9.0, 12.0], num_runs=2000))
+    assert "num_runs=5000" in line
+    assert "limits=(2,)" in repr(found(squares, PLANE, [9.0, 12.0], num_runs=5000))
 
 
 @pytest.mark.slow

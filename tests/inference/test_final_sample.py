@@ -83,9 +83,9 @@ def test_reach_is_missed_by_one_search_in_a_hundred():
     # 4.5% and of the final draws 4% are wide.
     each = 160 + 0.04 * (6 * 450 + 5000) / 3
     at = reach(10_000, 5000)
-    none = [(1 - norm.sf(at / spread)) ** each for spread in (1.5, 2.0, 2.5)]
+    none = [(1 - norm.sf(at / spread)) ** each for spread in (1.75, 2.5, 3.5)]
     assert np.prod(none) == pytest.approx(0.01, rel=0.1)
-    assert 5.2 < at < 5.5
+    assert 7.2 < at < 7.6
     assert reach(1000, 500) < at < reach(100_000, 50_000)
 
 

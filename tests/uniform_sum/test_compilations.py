@@ -122,7 +122,11 @@ def test_other_grids_of_one_distribution_compile_nothing(scale):
         evaluate(call, hard(12, dtype, scale=scale))
     cases = [
         (easy(count, points, dtype, own=False, scale=scale), convert)
-        for count, points, convert in [(12, 4096, np.asarray), (9, 3000, jax.device_put)]
+        for count, points, convert in [
+            (12, 4096, np.asarray),
+            (9, 4000, jax.device_put),
+            (15, 3000, np.asarray),
+        ]
     ]
     assert compiled_by(functions, cases) == {}
 
