@@ -280,7 +280,7 @@ def _window(x: Array, sigma: Array, transform: Any, marks: _Landmarks) -> tuple[
     step = (nearest - images) / sigma
     heights = scores**2 + step * (step + 2 * away)
     # Beyond the square of the noise that every value takes.
-    score = _score(transform.inv(nearest), marks)
+    score = _on_lines(transform.inv(nearest), fixed, scores)
     most = jnp.minimum(score**2, jnp.min(heights, axis=0)) + rule.reach**2
     reach = sigma * most / (jnp.abs(away) + jnp.sqrt(away**2 + most))
     radius = jnp.sqrt(most)
@@ -293,16 +293,13 @@ def _window(x: Array, sigma: Array, transform: Any, marks: _Landmarks) -> tuple[
     return jnp.maximum(low, first - slack[0]), jnp.minimum(high, last + slack[1])
 
 
-def _score(value: Array, marks: _Landmarks) -> Array:
-    """About the normal score of a value: on lines between the landmarks."""
-    width = jnp.diff(marks.values, axis=0)
-    share = (value - marks.values[:-1]) / jnp.where(width > 0, width, 1)
-    return marks.scores[0] + jnp.sum(jnp.diff(marks.scores, axis=0) * jnp.clip(share, 0, 1), axis=0)
-
-
-def _height(score: Array, side: Array | None) -> Array:
-    """Square of a normal score; a distribution function is near one on its other side."""
-    return score**2 if side is None else jnp.minimum(side * score, 0) ** 2
+def _on_lines(x: Array, knots: Array, values: Array) -> Array:
+    """Linear interpolation between knots that ascend along the first axis, constant beyond them."""
+    # The sum is over the last axis: over the first it takes ten times as long.
+    knots, values = jnp.moveaxis(knots, 0, -1), jnp.moveaxis(values, 0, -1)
+    widths = jnp.diff(knots)
+    parts = jnp.clip((x[..., None] - knots[..., :-1]) / jnp.where(widths > 0, widths, 1), 0, 1)
+    return values[..., 0] + jnp.sum(jnp.diff(values) * parts, axis=-1)
 
 
 def _shares(
@@ -327,7 +324,7 @@ def _shares(
 
     def places(values: Array) -> Array:
         # Scores and images have no axis of the points where these share a distribution.
-        scores = jax.vmap(lambda value: _score(value, marks))(values)
+        scores = _on_lines(values, marks.values, marks.scores)
         return scores + jax.vmap(transform)(values) / sigma
 
     bends = values = distribution.kinks()
@@ -349,10 +346,5 @@ def _shares(
     # Back to values: between all these, places are about on lines.
     at_values = jnp.concatenate([outer[:1], jnp.clip(places(values), first, last), outer[1:]])
     values = jnp.concatenate([low[None], jnp.clip(values, low, high), high[None]])
-    # The sum over the values has them in the last axis: over the first it takes ten times as long.
-    values, at_values, ends = (jnp.moveaxis(part, 0, -1) for part in (values, at_values, ends))
-    widths = jnp.diff(at_values)
-    widths = jnp.where(widths > 0, widths, 1)[..., None, :]
-    parts = jnp.clip((ends[..., None] - at_values[..., None, :-1]) / widths, 0, 1)
-    found = jnp.moveaxis(jnp.sum(jnp.diff(values)[..., None, :] * parts, axis=-1), -1, 0)
-    return found / jnp.where(high > low, high - low, 1)
+    length = jnp.where(high > low, high - low, 1)
+    return (_on_lines(ends, at_values, values) - low) / length
