@@ -246,6 +246,9 @@ def _started(
         shape = _NUM_STARTS, d + num_outputs
         random = np.stack([generators[b].standard_normal(shape) for b in active])
         if is_first:
+            # The others from a wider distribution: modes far out matter for variances. Of many
+            # inputs no single one does, and wider starts would be far from all modes.
+            random[:, _NUM_STARTS // 2 :, :d] *= 1 + 1 / d
             for b in active:
                 misfit = seen.misfits(shared[1], np.full(len(shared[1]), b))
                 cost = np.sum(shared[0] ** 2, axis=1) + np.sum(misfit**2, axis=1)
