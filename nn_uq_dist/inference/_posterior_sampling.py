@@ -113,7 +113,11 @@ class _Search:
         self.archives: tuple[Archive[StudentMixture], ...] = (Archive(d), Archive(d))
 
     def add_starts(
-        self, points: FloatArray, precisions: FloatArray, log_densities: FloatArray
+        self,
+        points: FloatArray,
+        precisions: FloatArray,
+        log_densities: FloatArray,
+        num_outputs: int,
     ) -> None:
         """Add starts, judge all, and begin with components at those that may be at a mode.
 
@@ -126,7 +130,7 @@ class _Search:
         lowest = logs.max() - d - _START_ERRORS * math.sqrt(2 * d) - _START_MARGIN
         kept = np.flatnonzero((logs >= lowest) & np.isfinite(logs))
         if kept.size:
-            self.missing = missing_share(points[kept], precisions[kept], logs[kept])
+            self.missing = missing_share(points[kept], precisions[kept], logs[kept], num_outputs)
         self.mixtures = []
         for rows in (kept[kept % 2 == 0], kept[kept % 2 == 1]):
             mixture = StudentMixture.standard(d)
@@ -270,7 +274,7 @@ def _started(
         results = randomized_modes(misfits, flat[:, :d], flat[:, d:])
         groups = zip(*(np.split(part, len(active)) for part in results), strict=True)
         for b, group in zip(active, groups, strict=True):
-            searches[b].add_starts(*group)
+            searches[b].add_starts(*group, num_outputs)
         active = [
             b
             for b in active

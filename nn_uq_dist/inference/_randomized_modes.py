@@ -21,8 +21,10 @@ _TOLERANCE = 3e-3
 _DAMPING, _CHANGE = 0.1, 5.0
 # Least eigenvalue of a precision over its trace: rounding would leave none at smaller ones.
 _ROUNDING = 1e-13
-# Standard deviations of the squared distance of two draws within which they are neighbors.
-_NEIGHBORS = 4.0
+# Standard deviations of the squared distance of two draws within which they are neighbors,
+# and how many times as far by the precision of the other: with 1, 18% in place of 94% converge for
+# 12 outputs of leaky ReLU, as precisions jump at kinks; a sine's next mode is 1,000 times as far.
+_NEIGHBORS, _FAR = 4.0, 100.0
 # Starts of a mode up to which it was found by chance.
 _SELDOM = 2
 
@@ -85,13 +87,16 @@ def randomized_modes(
     return z, _precision(jacobian), np.where(np.isfinite(cost), log_density, -np.inf)
 
 
-def missing_share(points: FloatArray, precisions: FloatArray, log_densities: FloatArray) -> float:
+def missing_share(
+    points: FloatArray, precisions: FloatArray, log_densities: FloatArray, num_outputs: int
+) -> float:
     """Share of the posterior in modes that no start has reached, as the starts tell.
 
-    The modes that one start alone has reached weigh about as much as those that none has (I. J.
-    Good, Biometrika 40, 1953). Modes that two have reached are counted, too: a start reaches heavy
-    modes only somewhat more often than others. Starts are at one mode if a chain of neighbors links
-    them, whose distances are those of draws of a normal distribution; modes weigh as normal ones.
+    The share of probability, or of the variance of an input, if that is larger. The modes that one
+    start alone has reached weigh about as much as those that none has (I. J. Good, Biometrika 40,
+    1953). Modes that two have reached are counted, too: a start reaches heavy modes only somewhat
+    more often than others. Starts are at one mode if a chain of neighbors links them, whose
+    distances are those of draws of a normal distribution; modes weigh as normal ones.
     """
     d = points.shape[1]
     moved = np.einsum("nij,mj->nmi", precisions, points)
@@ -99,12 +104,27 @@ def missing_share(points: FloatArray, precisions: FloatArray, log_densities: Flo
     # Squared distances, each in the precision of its row: x'Px - 2 x'Py + y'Py.
     squares = own[:, None] - 2 * np.einsum("nmi,ni->nm", moved, points)
     squares += np.einsum("nmi,mi->nm", moved, points)
-    near = squares < 2 * (d + _NEIGHBORS * np.sqrt(2 * d))
+    most = 2 * (d + _NEIGHBORS * np.sqrt(2 * d))
+    near = squares < most
+    if num_outputs >= d:
+        # At an extreme of the network the precision is none, and all other starts are near. With
+        # fewer outputs some directions have none everywhere, and modes may be surfaces.
+        near &= squares.T < _FAR * most
     labels = connected_components(near, directed=False)[1]
+    numbers = np.bincount(labels)
     logs = log_densities - 0.5 * np.linalg.slogdet(precisions)[1]
-    weights = np.zeros(labels.max() + 1)
-    np.maximum.at(weights, labels, np.exp(logs - logs.max()))
-    return float(weights[np.bincount(labels) <= _SELDOM].sum() / weights.sum())
+    # Of a mode its median: at an extreme the weight of a normal one is without bound.
+    order = np.lexsort((logs, labels))
+    middle = order[np.cumsum(numbers) - 1 - numbers // 2]
+    weights = np.exp(logs[middle] - logs[middle].max())
+    weights /= weights.sum()
+    # Starts of a mode share its weight.
+    each = (weights / numbers)[labels]
+    spread = each[:, None] * (points - each @ points) ** 2
+    within = np.einsum("n,nii->i", each, np.linalg.inv(precisions))
+    seldom = numbers <= _SELDOM
+    of_variance = spread[seldom[labels]].sum(axis=0) / (spread.sum(axis=0) + within)
+    return float(max(weights[seldom].sum(), of_variance.max()))
 
 
 def _cost(deviation: FloatArray, misfit: FloatArray) -> FloatArray:
