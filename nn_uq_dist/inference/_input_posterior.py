@@ -237,7 +237,8 @@ def input_posterior(
 
     Notes
     -----
-    The variables of the input become standard normal ones :math:`z`, uniform ones by :math:`2\Phi(z)-1`, so that no posterior has an edge. 128 minima of perturbed sums of squares
+    The variables of the input become standard normal ones :math:`z`, uniform ones by
+    :math:`2\Phi(z)-1`, so that no posterior has an edge. 128 minima of perturbed sums of squares
     (randomized maximum likelihood: D. S. Oliver, N. He and A. C. Reynolds 1996), half of them from
     the best of 4000 draws of the input that all observations share, the others from draws whose
     standard deviation is :math:`1 + 1/d` times as large, start two mixtures of t distributions with

@@ -109,7 +109,7 @@ def missing_share(
     if num_outputs >= d:
         # At an extreme of the network the precision is none, and all other starts are near. With
         # fewer outputs some directions have none everywhere, and modes may be surfaces.
-        near &= squares.T < _FAR * most
+        near &= (squares < _FAR * most).T
     labels = connected_components(near, directed=False)[1]
     numbers = np.bincount(labels)
     logs = log_densities - 0.5 * np.linalg.slogdet(precisions)[1]
