@@ -273,8 +273,8 @@ def _started(
 
         results = randomized_modes(misfits, flat[:, :d], flat[:, d:])
         groups = zip(*(np.split(part, len(active)) for part in results), strict=True)
-        for b, group in zip(active, groups, strict=True):
-            searches[b].add_starts(*group, num_outputs)
+        for b, (points, precisions, logs) in zip(active, groups, strict=True):
+            searches[b].add_starts(points, precisions, logs, num_outputs)
         active = [
             b
             for b in active

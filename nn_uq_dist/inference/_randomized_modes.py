@@ -11,9 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.inference._student_mixture import distance_coefficients, monomials
 
 _MOST_STEPS = 15
 # Relative decrease of the sum of squares below which a start has arrived.
@@ -99,18 +101,15 @@ def missing_share(
     distances are those of draws of a normal distribution; modes weigh as normal ones.
     """
     d = points.shape[1]
-    moved = np.einsum("nij,mj->nmi", precisions, points)
-    own = np.einsum("nni,ni->n", moved, points)
-    # Squared distances, each in the precision of its row: x'Px - 2 x'Py + y'Py.
-    squares = own[:, None] - 2 * np.einsum("nmi,ni->nm", moved, points)
-    squares += np.einsum("nmi,mi->nm", moved, points)
+    # Each in the precision of its row.
+    squares = distance_coefficients(precisions, points) @ monomials(points)
     most = 2 * (d + _NEIGHBORS * np.sqrt(2 * d))
     near = squares < most
     if num_outputs >= d:
         # At an extreme of the network the precision is none, and all other starts are near. With
         # fewer outputs some directions have none everywhere, and modes may be surfaces.
         near &= (squares < _FAR * most).T
-    labels = connected_components(near, directed=False)[1]
+    labels = connected_components(csr_array(near), directed=False)[1]
     numbers = np.bincount(labels)
     logs = log_densities - 0.5 * np.linalg.slogdet(precisions)[1]
     # Of a mode its median: at an extreme the weight of a normal one is without bound.

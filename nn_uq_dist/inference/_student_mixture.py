@@ -99,18 +99,12 @@ class StudentMixture:
     def coefficients(self) -> FloatArray:
         r"""Coefficients of :math:`1 + q / \nu` of each component, shape ``(K, m)``.
 
-        Squared distances :math:`q` to the means in units of the scale matrices are polynomials in a
-        point, whose monomials are formed once for all components: a tenth of the time of `K`
-        triangular systems. Rounding is that of squared distances from the origin in these units,
-        1e-6 at a relative noise of 1e-4.
+        With squared distances :math:`q` to the means in units of the scale matrices.
         """
-        first, second = np.triu_indices(self.means.shape[1])
         inverse = np.linalg.inv(self.roots)
-        precisions = inverse.mT @ inverse / _DEGREES_OF_FREEDOM
-        slopes = np.einsum("kij,kj->ki", precisions, self.means)
-        quadratic = precisions[:, first, second] * np.where(first == second, 1.0, 2.0)
-        constant = 1 + np.einsum("ki,ki->k", slopes, self.means)
-        return np.column_stack([quadratic, -2 * slopes, constant])
+        found = distance_coefficients(inverse.mT @ inverse / _DEGREES_OF_FREEDOM, self.means)
+        found[:, -1] += 1
+        return found
 
     def heights(self) -> tuple[FloatArray, float]:
         """Share times density at the mean of each component, over the largest; log of that."""
@@ -133,6 +127,20 @@ def monomials(z: FloatArray) -> FloatArray:
     found[stop:-1] = columns
     found[-1] = 1.0
     return found
+
+
+def distance_coefficients(precisions: FloatArray, means: FloatArray) -> FloatArray:
+    """Coefficients of `monomials` in squared distances to means, shape ``(K, m)``.
+
+    Squared distances are polynomials in a point, whose monomials are formed once for all
+    components: a tenth of the time of `K` triangular systems. Rounding is that of squared distances
+    from the origin in these units, 1e-6 at a relative noise of 1e-4.
+    """
+    first, second = np.triu_indices(means.shape[1])
+    slopes = np.einsum("kij,kj->ki", precisions, means)
+    quadratic = precisions[:, first, second] * np.where(first == second, 1.0, 2.0)
+    constant = np.einsum("ki,ki->k", slopes, means)
+    return np.column_stack([quadratic, -2 * slopes, constant])
 
 
 def _distances(coefficients: FloatArray, at: FloatArray) -> FloatArray:
