@@ -265,7 +265,8 @@ def as_indices(
     given: list[Any] = [indices] if is_one else list(indices)  # type: ignore[arg-type]
     given = [names.index(x) if isinstance(x, str) and x in names else x for x in given]
     what = "an integer" if is_one else "distinct integers"
-    remedy = f"pass {what} from 0 to {num_outputs - 1}, such as {'0' if is_one else '(0,)'}"
+    places = f" from 0 to {num_outputs - 1}, such as" if num_outputs > 1 else ", of one output"
+    remedy = f"pass {what}{places} {'0' if is_one else '(0,)'}"
     kinds = f" or names out of {', '.join(names)}" if names else ""
     numbers = []
     for index in given:

@@ -1,4 +1,4 @@
-"""One line that says what an object is: its class, and type and shape of its arrays, no numbers."""
+"""What objects print: a line of class, types and shapes for `repr`, small tables for ``print``."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-_MOST_CHARACTERS = 160
+_MOST_CHARACTERS, _MOST_ROWS, _LONGEST_NAME = 160, 20, 40
 
 
 def summary_line(instance: Any, *names: str) -> str:
@@ -76,3 +76,30 @@ def described_line(instance: object, describe: Callable[[], tuple[str, dict[str,
     parts = [words] if words else []
     parts += [f"{size}={value}" for size, value in sizes.items()]
     return f"{name}({', '.join(parts)})"
+
+
+def number_table(headings: tuple[str, ...], names: list[str], *columns: Any) -> str:
+    """Rows of a name and numbers with three digits, the first twenty, with headings above.
+
+    Parameters
+    ----------
+    headings
+        One for the names, and one for each column.
+    names
+        A name for each row; long ones are cut.
+    *columns
+        Numbers or texts for each row.
+    """
+    rows = [headings]
+    for name, *values in list(zip(names, *columns, strict=True))[:_MOST_ROWS]:
+        cells = (value if isinstance(value, str) else f"{value:.3g}" for value in values)
+        is_long = len(name) > _LONGEST_NAME
+        rows.append((f"{name[: _LONGEST_NAME - 3]}..." if is_long else name, *cells))
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = []
+    for name, *texts in rows:
+        right = "".join(f"  {text:>{n}}" for text, n in zip(texts, others, strict=True))
+        lines.append(f"{name:<{first}}{right}".rstrip())
+    if len(names) > _MOST_ROWS:
+        lines.append(f"... and {len(names) - _MOST_ROWS} more")
+    return "\n".join(lines)

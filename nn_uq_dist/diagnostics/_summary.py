@@ -244,8 +244,10 @@ def _printed(table: Any) -> str:
     width = min(max(map(len, [*names, "output"])), LONGEST_NAME)
     lines = [f"{'output':{width}}  verdict"]
     for name, words in zip(names, shown["verdict", "words"], strict=True):
-        indent = " " * (width + 2)
-        lines += textwrap.wrap(f"{name:{width}}  {words}", WIDTH, subsequent_indent=indent)
+        indent, first = " " * (width + 2), f"{name:{width}}  "
+        if len(name) > width:  # stands alone
+            lines, first = [*lines, name], indent
+        lines += textwrap.wrap(words, WIDTH, initial_indent=first, subsequent_indent=indent)
     numbers = shown[list(SHOWN.values())].set_axis(names).set_axis(list(SHOWN), axis="columns")
     for title, (_, value) in SHOWN.items():
         digits = 3 if value == "analytic" else 2

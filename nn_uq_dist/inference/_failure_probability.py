@@ -12,7 +12,7 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.summary_line import described_line
+from nn_uq_dist.basics.summary_line import described_line, number_table
 from nn_uq_dist.inference._failure_search import FailureSearch
 from nn_uq_dist.inference._final_sample import FinalSample, claims, reach
 from nn_uq_dist.inference._limit_state import Limits, design_points
@@ -103,6 +103,15 @@ class FailureProbability:
         names = ("probability", "standard_error" if self.converged else "upper_bound")
         shown: dict[str, object] = {name: f"{getattr(self, name):.3g}" for name in names}
         return "", shown | {"converged": self.converged, "num_runs": self.num_runs}
+
+    def __str__(self) -> str:
+        if not (shape := np.shape(self.probability)):
+            return repr(self)
+        names = [f"[{', '.join(map(str, place))}]" for place in np.ndindex(shape)]
+        columns = (self.probability, self.standard_error, self.upper_bound)
+        converged = ["yes" if is_so else "no" for is_so in self.converged.flat]
+        headings = "limit", "probability", "standard error", "upper bound", "converged"
+        return number_table(headings, names, *(part.flat for part in columns), converged)
 
 
 @checks.third_is_key

@@ -15,7 +15,7 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.summary_line import described_line
+from nn_uq_dist.basics.summary_line import described_line, number_table
 from nn_uq_dist.inference._importance_weights import systematic
 from nn_uq_dist.inference._posterior_sampling import (
     NUM_DRAWS,
@@ -98,6 +98,17 @@ class InputPosterior:
                 "num_converged": int(np.sum(self.converged)),
             }
         return "", facts | {"converged": bool(self.converged)}
+
+    def __str__(self) -> str:
+        if self.batch_shape:
+            return repr(self)
+        variances = np.diagonal(self.covariance_matrix)
+        judged = "converged" if self.converged else "not converged"
+        facts = f"{self.effective_draws:.0f} effective draws of {self.num_runs} runs"
+        return (
+            f"Inputs given the outputs: {judged}, {facts}, log evidence {self.log_evidence:.3g}\n\n"
+            + number_table(("input", "mean", "sd"), self.names, self._mean, np.sqrt(variances))
+        )
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -334,9 +345,10 @@ def _observed(y: ArrayLike, num_outputs: int) -> FloatArray:
     """Observed outputs, shape ``(..., num_outputs)``."""
     outputs = np.asarray(checks.as_numeric("y", y), np.float64)
     if outputs.shape[-1:] != (num_outputs,):
+        of_one, of_several = "jnp.asarray(y)[..., None]", "the observed value of each output"
         raise ValueError(
             f"y must have shape (..., N_y) with N_y = {num_outputs}, got shape {outputs.shape}; "
-            f"pass the observed value of each output"
+            f"pass {of_one if num_outputs == 1 else of_several}"
         )
     if outputs.size == 0:
         raise ValueError(f"y must hold an observation, got shape {outputs.shape}; pass a row")

@@ -26,7 +26,7 @@ from nn_uq_dist.inference._importance_weights import (
     systematic,
     tempered,
 )
-from nn_uq_dist.inference._randomized_modes import missing_share, randomized_modes
+from nn_uq_dist.inference._randomized_modes import covariances, missing_share, randomized_modes
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture
 
@@ -135,8 +135,8 @@ class _Search:
         for rows in (kept[kept % 2 == 0], kept[kept % 2 == 1]):
             mixture = StudentMixture.standard(d)
             if rows.size:
-                covariances = np.linalg.inv(precisions[rows])
-                mixture = StudentMixture.of(np.ones(rows.size), points[rows], covariances)
+                scales = covariances(precisions[rows])
+                mixture = StudentMixture.of(np.ones(rows.size), points[rows], scales)
             self.mixtures.append(mixture)
 
     def propose(self, count: int) -> FloatArray:

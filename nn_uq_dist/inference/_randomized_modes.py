@@ -120,10 +120,16 @@ def missing_share(
     # Starts of a mode share its weight.
     each = (weights / numbers)[labels]
     spread = each[:, None] * (points - each @ points) ** 2
-    within = np.einsum("n,nii->i", each, np.linalg.inv(precisions))
+    within = np.einsum("n,nii->i", each, covariances(precisions))
     seldom = numbers <= _SELDOM
     of_variance = spread[seldom[labels]].sum(axis=0) / (spread.sum(axis=0) + within)
     return float(max(weights[seldom].sum(), of_variance.max()))
+
+
+def covariances(precisions: FloatArray) -> FloatArray:
+    """Inverses, symmetric and with no negative eigenvalue, whatever the rounding."""
+    values, vectors = np.linalg.eigh(precisions)
+    return (vectors / np.maximum(values, 1.0)[:, None, :]) @ vectors.mT
 
 
 def _cost(deviation: FloatArray, misfit: FloatArray) -> FloatArray:

@@ -11,12 +11,13 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.summary_line import described_line
+from nn_uq_dist.basics.summary_line import described_line, number_table
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
 
 # Fewest draws of which the standard errors are good, and most runs.
 _LEAST_DRAWS, _MOST_RUNS = 100, 10**10
+_MOST_OUTPUTS = 5  # that are printed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,6 +68,16 @@ class SobolIndices:
         num_outputs, num_groups = self.total.shape
         sizes = {"num_outputs": num_outputs, "num_groups": num_groups, "num_runs": self.num_runs}
         return "", dict(sizes)
+
+    def __str__(self) -> str:
+        headings = "first order", "error", "total", "error"
+        columns = zip(self.first_order, self.first_order_error, self.total, self.total_error,
+                      strict=True)  # fmt: skip
+        shown = list(zip(self.output_names, columns, strict=True))[:_MOST_OUTPUTS]
+        parts = [number_table((name, *headings), self.input_names, *rows) for name, rows in shown]
+        if rest := len(self.output_names) - len(shown):
+            parts.append(f"... and {rest} more outputs")
+        return "\n\n".join(parts)
 
 
 @checks.third_is_key

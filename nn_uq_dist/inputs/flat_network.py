@@ -145,24 +145,31 @@ def _accepting(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Any]:
         # one. Those of a dict have no order.
         output, error = _traced(of_vector, taken)
         if error is not None and isinstance(cause, KeyError):
-            pass  # a key that the dict lacks says it all
+            remedy = f"give f that entry, or read one that f has: {', '.join(map(str, keys))}"
         elif error is not None:
             got += f", and of {vector} {_first_line(error)}"
         elif are_numbers:
             return of_vector, output
         else:
-            entries = ", ".join(f"x{jax.tree_util.keystr(path)}" for path in paths)
-            got = f"one of {vector}"
-            order = "" if is_list else ", which are sorted by key here,"
-            remedy = (
-                f"pass lambda x: network(jnp.hstack([{entries}])), with the entries{order} in the "
-                f"order of the network's vector"
-            )
+            got, remedy = _takes_vector(network, vector, paths, is_list)
     if "trace level" in got:
         remedy += "; for transforms inside of an NNX module pass lambda x: nnx.clone(module)(x)"
     raise ValueError(
         f"network must be a JAX function of one input of {_words(taken)}, got {got}; {remedy}"
     ) from cause
+
+
+def _takes_vector(network: Any, vector: str, paths: Any, is_list: bool) -> tuple[str, str]:
+    """What was got and what to do, of a network that takes the vector of these entries."""
+    if isinstance(getattr(network, "input", None), Input):
+        # Of a transformed input it takes the numbers before the transform: that would be a trap.
+        return f"a {type(network).__name__}", "pass the network that was linearized"
+    entries = ", ".join(f"x{jax.tree_util.keystr(path)}" for path in paths)
+    order = "" if is_list else ", which are sorted by key here,"
+    return f"one of {vector}", (
+        f"pass lambda x: network(jnp.hstack([{entries}])), with the entries{order} in the order of "
+        f"the network's vector"
+    )
 
 
 def _traced(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Exception | None]:

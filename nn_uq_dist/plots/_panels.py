@@ -1,5 +1,6 @@
 """Axes of the figures: new or given ones, their legend, notes, limits, and names along an axis."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,7 @@ BLUE, SKY, VERMILION = "#0072B2", "#56B4E9", "#D55E00"
 LIGHT_GRAY, GRAY = "#C4C4C4", "#606060"
 
 PANEL_INCHES = (2.6, 2.0)
+LONGEST_LINE = 26  # characters of the standard font that are as wide as a panel
 MOST_COLUMNS = 4
 # The smallest font that prints legibly, for notes and ticks.
 SMALL = 8
@@ -99,6 +101,11 @@ def panels(
     return Panels(figure, list(grid.flat[:count]), is_new=True)
 
 
+def wrapped(name: str) -> str:
+    """A name in lines that fit below or above a panel."""
+    return textwrap.fill(name, LONGEST_LINE)
+
+
 def set_range(axis: "Axes", values: Sequence[float], which: str = "x") -> None:
     """Show all of these values along an axis."""
     low, high = min(values), max(values)
@@ -130,7 +137,8 @@ def add_limits(axis: "Axes", words: dict[float, str]) -> None:
 def write_names(axis: "Axes", which: str, places: ArrayLike, names: Sequence[str]) -> None:
     """Write names along an axis, upright where they would run into each other."""
     step = -(-len(names) // MOST_NAMES)
-    is_crowded = which == "x" and sum(len(name) + 2 for name in names[::step]) > 70
+    shown = [wrapped(name) for name in names[::step]]
+    is_crowded = which == "x" and sum(len(name) + 2 for name in shown) > 70
     getattr(axis, f"set_{which}ticks")(
-        np.asarray(places)[::step], names[::step], fontsize=SMALL, rotation=90 if is_crowded else 0
+        np.asarray(places)[::step], shown, fontsize=SMALL, rotation=90 if is_crowded else 0
     )

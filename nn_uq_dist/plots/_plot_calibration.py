@@ -9,7 +9,7 @@ import numpy as np
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import Marginals, NetworkDraws, is_made_of
 from nn_uq_dist.diagnostics.output_functions import Tails
-from nn_uq_dist.plots._panels import BLUE, SKY, SMALL, VERMILION, add_note, panels
+from nn_uq_dist.plots._panels import BLUE, SKY, SMALL, VERMILION, add_note, panels, wrapped
 from nn_uq_dist.plots._shown import Outputs, prepare
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def plot_calibration(
             lines.append(f"outside the support: {outside}")
         add_note(axis, lines)
         axis.set_xlim(-0.02, 1.02)
-        axis.set_title(shown.names[j], fontsize="medium")
+        axis.set_title(wrapped(shown.names[j]), fontsize="medium")
         axis.set_xlabel(f"{shown.word} probability of less")
         axis.tick_params(labelsize=SMALL)
         heights.append(max(abs(peak[1]), band))

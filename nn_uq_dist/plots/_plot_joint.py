@@ -8,7 +8,7 @@ import numpy as np
 from nn_uq_dist.diagnostics import arguments
 from nn_uq_dist.distributions import JointDistribution
 from nn_uq_dist.linearization import CorrectedLinearization, Linearization, LinearModel
-from nn_uq_dist.plots._panels import BLUE, SMALL, add_note, panels, set_range
+from nn_uq_dist.plots._panels import BLUE, SMALL, add_note, panels, set_range, wrapped
 from nn_uq_dist.plots._regions import Region, distribution_region, kernel_region
 from nn_uq_dist.plots._shown import UNKNOWN, Outputs, Units, prepare
 
@@ -129,8 +129,8 @@ def plot_joint(
         set_range(axis, ranges[j])
         axis.tick_params(labelsize=SMALL, labelbottom=k == size - 1, labelleft=j == 0)
         axis.locator_params(axis="x", nbins=4)
-        axis.set_xlabel(shown.labels[j] if k == size - 1 else "")
-        axis.set_ylabel(shown.labels[k] if j == 0 < k else "")
+        axis.set_xlabel(wrapped(shown.labels[j]) if k == size - 1 else "")
+        axis.set_ylabel(wrapped(shown.labels[k]) if j == 0 < k else "")
     if rows is not None and complete is not None and len(complete) < len(rows):
         add_note(grid[1, 0], [f"{len(rows) - len(complete)} draws not finite"])
     kind = pairs[1, 0].kind

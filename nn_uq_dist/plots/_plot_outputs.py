@@ -18,6 +18,7 @@ from nn_uq_dist.plots._panels import (
     add_note,
     panels,
     set_range,
+    wrapped,
 )
 from nn_uq_dist.plots._shown import INNER, MEDIAN, OUTER, Outputs, Units, prepare
 
@@ -108,7 +109,7 @@ def plot_marginals(
         axis.vlines(bands[2, j], 0, top, BLUE, linestyles="dashed", lw=1, label=MEDIAN)
         set_range(axis, [*x[[0, -1], j], *shown.limits[j]])
         axis.set_ylim(0, axis.dataLim.ymax * (1.06 + shown.room(j)))
-        axis.set_xlabel(shown.labels[j])
+        axis.set_xlabel(wrapped(shown.labels[j]))
         axis.tick_params(labelsize=SMALL)
         add_limits(axis, shown.limit_words(j))
         add_note(axis, shown.notes(j))
@@ -189,7 +190,7 @@ def plot_tails(
         axis.set_ylim(floor, floor ** -shown.room(j))  # but no ticks above 1
         axis.set_yticks([10.0**k for k in range(math.ceil(math.log10(floor)), 1)])
         axis.minorticks_off()
-        axis.set_xlabel(shown.labels[j])
+        axis.set_xlabel(wrapped(shown.labels[j]))
         axis.tick_params(labelsize=SMALL)
         add_limits(axis, shown.limit_words(j))
         add_note(axis, shown.notes(j))

@@ -9,7 +9,7 @@ from nn_uq_dist.basics.checks import require_extra
 from nn_uq_dist.diagnostics import sensitivity
 from nn_uq_dist.diagnostics.arguments import as_model
 from nn_uq_dist.linearization import CorrectedLinearization, Linearization, LinearModel
-from nn_uq_dist.plots._panels import LIGHT_GRAY, SMALL, panels, write_names
+from nn_uq_dist.plots._panels import LIGHT_GRAY, LONGEST_LINE, SMALL, panels, write_names
 from nn_uq_dist.plots._shown import Outputs, as_outputs
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def plot_sensitivity(
     found = sensitivity(point, input_names=input_names, output_names=output_names)
     found = found[as_outputs(outputs, found["output"].values.tolist())]
     names, columns = (found[axis].values.tolist() for axis in found.dims)
-    inches = min(7.0, max(4.0, 2.3 + 0.42 * len(columns))), min(9.0, 1.5 + 0.3 * len(names))
+    left = 0.6 + 0.065 * min(max(map(len, names)), LONGEST_LINE)
+    inches = min(7.0, left + max(2.9, 0.42 * len(columns))), min(9.0, 1.5 + 0.3 * len(names))
     made = panels("plot_sensitivity", 1, ax, inches=inches)
     (axis,) = made.axes
     shares = 100 * found.values

@@ -1,4 +1,4 @@
-"""The repr of the objects of the library: one line, without the numbers of their arrays."""
+"""What objects print: one line without numbers of arrays, and tables of numbers."""
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import nn_uq_dist as nuq
+from nn_uq_dist.basics.summary_line import number_table
 from nn_uq_dist.distributions import MonotoneSpline, NormalScoreTransform
 from nn_uq_dist.inputs import InputTerm, as_input
 
@@ -78,3 +79,13 @@ def test_traced_and_rebuilt_objects_have_a_line():
         found.append(repr(jax.tree.map(np.shape, instance)))
         assert found[0] == repr(instance)
         assert all(line.startswith(start) for line in found)
+
+
+def test_tables_of_numbers():
+    text = number_table(("input", "mean", "ok"), ["a", "b" * 50], [1.23456, -2e-7], ["yes", "no"])
+    assert text.splitlines() == [
+        f"input{' ' * 35}    mean   ok",
+        f"a{' ' * 39}    1.23  yes",
+        f"{'b' * 37}...  -2e-07   no",
+    ]
+    assert number_table(("", "n"), ["x"] * 23, range(23)).endswith("19\n... and 3 more")

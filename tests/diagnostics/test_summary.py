@@ -130,7 +130,7 @@ def test_a_table_is_printed_with_its_verdicts_first_within_80_columns():
     distribution = LinearizedMarginal(jnp.zeros(size), jnp.full((size, 3), 0.5))
     draws = np.array(distribution.sample(jax.random.key(0), (1_000,)))
     draws[:, 1] = 3 * draws[:, 1] ** 2 - 1e4
-    names = ["an output with a long name", *(f"output {k}" for k in range(1, size))]
+    names = ["an output with a name that stands alone", *(f"output {k}" for k in range(1, size))]
     table = summary(distribution, draws, output_names=names)
     assert table.shape == (size, 25)
     assert table.columns[0] == ("verdict", "words")

@@ -316,7 +316,9 @@ def test_one_line():
     assert line.startswith("FailureProbability(probability=0.00")
     assert "standard_error" in line
     assert "num_runs=5000" in line
-    assert "limits=(2,)" in repr(found(squares, PLANE, [9.0, 12.0], num_runs=5000))
+    result = found(squares, PLANE, [9.0, 12.0], num_runs=5000)
+    assert "limits=(2,)" in repr(result)
+    assert str(result).splitlines()[2].split()[:2] == ["[1]", f"{result.probability[1]:.3g}"]
 
 
 @pytest.mark.slow

@@ -183,7 +183,7 @@ def test_structures_transforms_and_known_values():
     rates = tree["posterior"]["x"].sel(input="rate", chain=0)
     np.testing.assert_array_equal(rates, result.draws["rate"])
     np.testing.assert_array_equal(tree["convergence"]["converged"], result.converged)
-    assert f"num_converged={result.converged.sum()}" in repr(result)
+    assert f"num_converged={result.converged.sum()}" in repr(result) == str(result)
 
 
 @pytest.mark.slow
@@ -226,6 +226,10 @@ def test_what_is_too_hard_has_not_converged():
     assert not result.converged
     # 128 starts of at most 16 Jacobians, one round, and what is shared.
     assert result.num_runs <= 128 * 16 * 21 + 8000
+    lines = str(result).splitlines()
+    assert "not converged" in lines[0]
+    sd = result.covariance_matrix[1, 1] ** 0.5
+    assert lines[4].split() == ["f[1]", f"{result.mean[1]:.3g}", f"{sd:.3g}"]
 
 
 def test_network_without_finite_outputs():
@@ -266,6 +270,18 @@ def test_sum_of_inputs_with_hardly_any_noise():
     assert not result.converged
 
 
+@pytest.mark.parametrize("noise", [1e-4, 1e-5])
+def test_bent_surface_with_hardly_any_noise(noise):
+    """The inverse of a precision whose eigenvalues differ so much is rounded to a negative one."""
+    f = nuq.Input.normal(jnp.zeros(3), 1.0)
+    with jax.enable_x64(True):
+        result = found(
+            lambda x: jnp.exp(x).sum()[None], f, [3.0], noise_scale=noise, num_runs=20_000
+        )
+    assert not result.converged
+    assert np.all(np.isfinite(result.mean))
+
+
 @pytest.mark.parametrize("far", [1e5, 1e30, 1e300])
 def test_observations_out_of_reach_leave_others_alone(far, recwarn):
     def between_zero_and_one(x):
@@ -296,6 +312,10 @@ def test_draws_have_the_type_of_the_input():
 
 BOX = nuq.Input.box(jnp.zeros(2), half_width=1.0)
 WRONG = [
+    (
+        {"network": lambda x: x.sum()[None], "y": 1.0},
+        r"y must have shape.*N_y = 1, got shape \(\); pass jnp.asarray\(y\)\[\.\.\., None\]",
+    ),
     ({"y": jnp.zeros(2)}, r"y must have shape \(\.\.\., N_y\) with N_y = 3, got"),
     ({"y": jnp.array([jnp.nan, 0.0, 0.0])}, "y must be finite"),
     ({"y": jnp.zeros((0, 3))}, "y must hold an observation, got shape"),

@@ -84,6 +84,11 @@ def test_inputs_and_outputs_have_names():
     assert result.output_names == ["load[0]", "load[1]", "power"]
     assert_right(result, np.eye(3), np.eye(3))
     assert repr(result) == "SobolIndices(num_outputs=3, num_groups=3, num_runs=1000)"
+    lines = str(result).splitlines()
+    assert lines[0].split()[:3] == [result.output_names[0], "first", "order"]
+    shown = f"{result.input_names[1]} {result.first_order[0, 1]:.3g}".split()
+    assert lines[2].split()[: len(shown)] == shown
+    assert sum(line == "" for line in lines) == 2
 
 
 def test_dependent_inputs_are_one_group():

@@ -113,10 +113,20 @@ def test_what_is_only_drawn_goes_into_a_network_of_a_vector():
 
 def test_a_missing_key_is_named_alone():
     f = {name: dist.Normal(0.0, 1.0) for name in "abc"}
-    with pytest.raises(ValueError, match=r"got KeyError from it: 'd'; pass a pure function in"):
+    with pytest.raises(
+        ValueError, match=r"from it: 'd'; give f that entry.*f has: \['a'\], \['b'\], \['c'\]$"
+    ):
         nuq.linearize(lambda x: x["a"] * x["d"], f)
     with pytest.raises(ValueError, match="got one of the vector of these 3 numbers; pass lambda"):
         nuq.linearize(lambda x: x[0] * x[1:], f)
+
+
+def test_a_tangent_is_no_network_of_a_structure():
+    """Of a log-normal input it takes the logarithm."""
+    f = {"a": dist.LogNormal(0.0, 1.0), "b": dist.Normal(0.0, 1.0)}
+    linear = nuq.linearize(lambda x: jnp.stack([x["a"] * x["b"]]), f)
+    with pytest.raises(ValueError, match="got a Linearization; pass the network that was lin"):
+        nuq.failure_probability(linear, f, jax.random.key(0), 3.0)
 
 
 NOT_STACKED = {

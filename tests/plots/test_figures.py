@@ -19,6 +19,8 @@ pytestmark = pytest.mark.viz
 
 KEY = jax.random.key(0)
 NAMES = ["level", "slope", "bend"]
+LONG_NAMES = ["volumetric flow of the borehole (m3/yr)", "pressure_difference_across_the_well_head",
+              "temperature of the outer wall of the casing"]  # fmt: skip
 JACOBIAN = np.array([[1.0, 0.5, 0.2, 0.0], [0.3, -0.7, 0.5, 0.1], [0.2, 0.4, 0.1, 0.9]])
 LIN = nuq.Linearization(np.zeros(3), JACOBIAN, nuq.Input.box(np.zeros(4), 1.0))
 # Cheap to evaluate.
@@ -49,9 +51,10 @@ def boxes(figure):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
-def test_new_figures_fit_their_page_and_change_no_style(draws, name, tmp_path):
+@pytest.mark.parametrize("names", [NAMES, LONG_NAMES], ids=["short", "long"])
+def test_new_figures_fit_their_page_and_change_no_style(draws, name, names, tmp_path):
     before = dict(mpl.rcParams)
-    figure = FIGURES[name](NORMAL, draws, output_names=NAMES)
+    figure = FIGURES[name](NORMAL, draws, output_names=names)
     figure.savefig(tmp_path / "figure.png")
     assert dict(mpl.rcParams) == before
     assert plt.get_fignums() == [figure.number]
