@@ -39,6 +39,11 @@ from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
 _BLOCK = 2**14
 
 
+# Beyond the last of these scores of `Y` log densities are those of the noise around that value: far
+# too small, but with slopes that lead back. Log densities have values where densities underflow.
+_FAR_SCORES = 18, 25, 40, 60, 100
+
+
 class _Rule(NamedTuple):
     """What makes the quadrature as accurate as the type."""
 
@@ -46,14 +51,14 @@ class _Rule(NamedTuple):
     panels: int
     nodes: int  # in each panel
     knots: int  # of the map, at most, at which panels end; maps of many knots bend less at each
-    scores: tuple[int, ...]  # positive ones, up to where densities underflow
+    scores: tuple[int, ...]  # positive ones, no panel is far from them
     least: float  # the least noise, in standard deviations of the output
     far: float  # the largest distance of a point, in standard deviations of the noise
 
 
 _RULES = {
-    "float32": _Rule(6, 40, 3, 6, (*range(1, 9), 10, 13), 1e-4, 1e15),
-    "float64": _Rule(8, 64, 5, 12, (*range(1, 11), 12, 15, 20, 28, 38), 1e-9, 1e100),
+    "float32": _Rule(6, 40, 3, 6, (*range(1, 9), 10, 13, *_FAR_SCORES), 1e-4, 1e15),
+    "float64": _Rule(8, 64, 5, 12, (*range(1, 11), 12, 15, *_FAR_SCORES), 1e-9, 1e100),
 }
 
 
@@ -207,7 +212,9 @@ def _prepare(
     scores = np.array([*(-k for k in rule.scores[::-1]), 0, *rule.scores], x.dtype)
     column = jnp.asarray(scores.reshape(-1, *(1,) * x.ndim))
     fixed: Any = lax.stop_gradient((distribution, transform))
-    values = fixed[0].approximate_quantile(column).astype(x.dtype)
+    # Of heavy tails some are infinite.
+    most = float(jnp.finfo(x.dtype).max) ** 0.45
+    values = jnp.clip(fixed[0].approximate_quantile(column), -most, most).astype(x.dtype)
     images, middle = fixed[1](values), len(scores) // 2
     # What the type does not tell from an end of the support is that end, and moves with it.
     lowest, highest = distribution.bounds

@@ -58,7 +58,9 @@ class NoisyMarginal(OutputDistribution):
     place of :math:`\phi / s`. All terms are positive, so both tails are as accurate as those of
     ``Y``. A point costs 120 densities of ``L`` (320 in float64). For maps with few knots logs are
     right to 1e-6; for those of seven networks, from 1,000 pairs, to 6e-5 (5e-4 in float32), the
-    worst where slopes change by factors of 100.
+    worst where slopes change by factors of 100 (with noise of several standard deviations 1e-3).
+    Where ``Y`` would have a normal score beyond 100 (13 for adapted distributions whose own
+    quantiles end there in float32), log densities are too small.
 
     A noise scale below 1e-9 standard deviations of ``Y`` (1e-4 in float32) that is not known to be
     zero counts as that.

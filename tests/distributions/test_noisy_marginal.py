@@ -172,6 +172,46 @@ def test_values_out_of_reach():
     assert jnp.isfinite(far).all()
 
 
+@pytest.mark.parametrize("sigma", [0.01, 0.5])
+def test_far_tails_of_two_normals(precision, sigma):
+    """Log densities where densities underflow: outliers, and where a chain may begin."""
+    images = jnp.linspace(-3.0, 3.0, 9)
+    normal = nuq.LinearizedMarginal(jnp.zeros(1), jnp.zeros((1, 1)), jnp.ones(1))
+    base = CorrectedMarginal(normal, images[None], images[None])
+    distribution = NoisyMarginal(base, sigma)
+    known = scipy.stats.norm(scale=np.hypot(1, sigma))
+    x = np.array([-60.0, -20.0, 14.0, 16.0, 30.0, 80.0])
+    tolerance = 1e-9 if precision == "float64" else 2e-5
+    found = distribution.log_prob(x[:, None])[:, 0]
+    np.testing.assert_allclose(found, known.logpdf(x), rtol=tolerance)
+    np.testing.assert_allclose(
+        distribution.log_cdf(x[:2, None])[:, 0], known.logcdf(x[:2]), rtol=tolerance
+    )
+    slopes = jax.vmap(jax.grad(lambda at: distribution.log_prob(at[None])[0]))(jnp.asarray(x))
+    np.testing.assert_allclose(slopes, -x / known.var(), rtol=1e-5 if tolerance < 1e-6 else 0.03)
+
+
+def test_heavy_tail_without_an_end_in_the_type(precision):
+    x = jnp.array([-1.0, 0.5, 30.0])
+    found = NoisyMarginal(dist.LogNormal(0.0, 1.0), 0.3).log_prob(x)
+    exact = [
+        np.log(
+            scipy.integrate.quad(
+                lambda t, at=at: (
+                    scipy.stats.lognorm(1.0).pdf(at - t) * scipy.stats.norm(0, 0.3).pdf(t)
+                ),
+                -4.0,
+                4.0,
+                points=[-0.5, 0.0, min(at, 3.9)],
+                epsabs=0,
+                epsrel=1e-9,
+            )[0]
+        )
+        for at in x.tolist()
+    ]
+    np.testing.assert_allclose(found, exact, atol=1e-4 if precision == "float32" else 1e-6)
+
+
 def test_negative_noise():
     with pytest.raises(ValueError, match="pass standard deviations of the noise"):
         NoisyMarginal(corrected(), -0.1)
