@@ -251,16 +251,16 @@ def input_posterior(
     The variables of the input become standard normal ones :math:`z`, uniform ones by
     :math:`2\Phi(z)-1`, so that no posterior has an edge. 128 minima of perturbed sums of squares
     (randomized maximum likelihood: D. S. Oliver, N. He and A. C. Reynolds 1996), half of them from
-    the best of 4000 draws of the input that all observations share, the others from draws whose
-    standard deviation is :math:`1 + 1/d` times as large, start two mixtures of t distributions with
-    8 degrees of freedom, each with every other minimum. While the modes that one or two of them lie
-    at have more than 2% of the posterior, or of a variance, there are more of them, up to a quarter
-    of the runs: as much may be in modes where none lies (I. J. Good, Biometrika 40, 1953). In
-    rounds of 4000 draws or more the mixtures are fitted to all draws, weighted over all mixtures
-    :math:`q_t` (J.-M. Cornuet et al., Scand. J. Stat. 39, 2012), with the weights raised to a power
-    below one while few are effective. Two halves of the draws have mixtures of their own, each
-    fitted to the other half, as weights over a mixture that was fitted to the same draws are too
-    small. Rounds end at 2500 effective draws; all draws are the result:
+    good ones far from each other of 4000 draws of the input that all observations share, the others
+    from draws whose standard deviation is :math:`1 + 1/d` times as large, start two mixtures of t
+    distributions with 8 degrees of freedom, each with every other minimum. While the modes that one
+    or two of them lie at have more than 2% of the posterior, or of a variance, there are more of
+    them, up to a quarter of the runs: as much may be in modes where none lies (I. J. Good,
+    Biometrika 40, 1953). In rounds of 4000 draws or more the mixtures are fitted to all draws,
+    weighted over all mixtures :math:`q_t` (J.-M. Cornuet et al., Scand. J. Stat. 39, 2012), with
+    the weights raised to a power below one while few are effective. Two halves of the draws have
+    mixtures of their own, each fitted to the other half, as weights over a mixture that was fitted
+    to the same draws are too small. Rounds end at 2500 effective draws; all draws are the result:
 
     .. math:: w_i \propto \frac{\phi(z_i) \exp(-|r(z_i)|^2 / 2)}{\sum_t n_t q_t(z_i)}, \qquad
         z_i \sim q_{t(i)},
@@ -269,8 +269,8 @@ def input_posterior(
     effective, the Pareto shape of the weights is below 0.7 (A. Vehtari et al., J. Mach. Learn.
     Res. 25, 2024), if the evidence of the last round agrees with that of those before and that of
     the two halves with each other, and if so few modes were found by chance.
-    Modes with 2% of the posterior may still be missing. Of a sine with twelve periods in the range
-    of its input, standard deviations are too small by up to a tenth.
+    A mode without any start may still be missing, and where it is far from the others, much of a
+    standard deviation with it.
 
     Examples
     --------

@@ -22,6 +22,7 @@ from nn_uq_dist.inference._importance_weights import (
     Archive,
     agree,
     effective,
+    far_apart,
     smoothed,
     systematic,
     tempered,
@@ -30,8 +31,8 @@ from nn_uq_dist.inference._randomized_modes import covariances, missing_share, r
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture
 
-# Starts of an observation, of which half are the best of the draws that all observations share at
-# first; and draws of a round, which are as many as those that are shared.
+# Starts of an observation, of which half are at first among the draws that all observations share,
+# far from each other, as the best may all be in one mode. Draws of a round; as many are shared.
 _NUM_STARTS, NUM_DRAWS = 128, 4000
 # The draws of a round are at least this share of all draws before.
 _GROWTH = 0.33
@@ -194,7 +195,7 @@ def sample_posteriors(
     space
         Keeps all outputs.
     shared
-        Standard normal points and their outputs, of which the best for an observation are starts:
+        Standard normal points and their outputs, of which good ones for an observation are starts:
         they lie in regions that are narrow, and that few random starts lead to.
     num_runs
         Most runs of the network for each observation; a Jacobian counts as one more than the
@@ -255,9 +256,12 @@ def _started(
             random[:, _NUM_STARTS // 2 :, :d] *= 1 + 1 / d
             for b in active:
                 misfit = seen.misfits(shared[1], np.full(len(shared[1]), b))
-                cost = np.sum(shared[0] ** 2, axis=1) + np.sum(misfit**2, axis=1)
-                best = np.argsort(cost)[: _NUM_STARTS // 2]
-                random[b, : len(best), :d] = shared[0][best]
+                logs = -0.5 * np.sum(misfit**2, axis=1)
+                logs = np.where(logs > _LOWEST, logs, -np.inf)
+                if np.isfinite(logs).any():
+                    weights = tempered(logs, _NUM_STARTS)
+                    rows = far_apart(shared[0], weights, _NUM_STARTS // 2, generators[b])
+                    random[b, : len(rows), :d] = shared[0][rows]
         is_first = False
         flat = random.reshape(-1, d + num_outputs)
         observation = np.repeat(active, _NUM_STARTS)
