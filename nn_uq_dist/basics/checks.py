@@ -33,8 +33,10 @@ def as_numeric(name: str, value: ArrayLike) -> ArrayLike:
             kind, remedy = type(value).__name__, "pass an array of floats (integers are promoted)"
             if isinstance(value, dict):
                 remedy = "pass its numbers as one vector, jax.flatten_util.ravel_pytree(...)[0]"
+            elif not isinstance(value, str):
+                kind += f" ({error})"
             raise TypeError(
-                f"{name} must be an array of real numbers, got {kind} ({error}); {remedy}"
+                f"{name} must be an array of real numbers, got {kind}; {remedy}"
             ) from error
     dtype = value.dtype
     is_real = any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))

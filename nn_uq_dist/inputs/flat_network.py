@@ -147,7 +147,9 @@ def _accepting(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Any]:
         if error is not None and isinstance(cause, KeyError):
             remedy = f"give f that entry, or read one that f has: {', '.join(map(str, keys))}"
         elif error is not None:
-            got += f", and of {vector} {_first_line(error)}"
+            # One that takes entries by name takes no vector.
+            is_by_name = "string indexing" in str(error)
+            got += "" if is_by_name else f", and of {vector} {_first_line(error)}"
         elif are_numbers:
             return of_vector, output
         else:

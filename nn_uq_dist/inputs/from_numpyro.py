@@ -237,7 +237,11 @@ def _of_distribution(name: str, f: dist.Distribution) -> Input:
     """Return the input that a distribution is, or say why there is none."""
     _require_events({name: f})
     base = _unwrapped(f)
-    if (vector := of_registered_family(f, base)) is not None:
+    try:
+        vector = of_registered_family(f, base)
+    except ValueError as error:  # such as of an upper bound below the lower one
+        raise ValueError(f"{name}, {type(base).__name__}: {error}") from error
+    if vector is not None:
         own = (vector.num_inputs,)
         to_event = dist.transforms.ReshapeTransform(f.event_shape, own)
         return vector if f.event_shape == own else _then(vector, to_event)

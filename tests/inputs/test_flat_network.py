@@ -121,6 +121,14 @@ def test_a_missing_key_is_named_alone():
         nuq.linearize(lambda x: x[0] * x[1:], f)
 
 
+def test_what_is_wrong_with_an_entry_is_said_of_it():
+    swapped = {"a": dist.Normal(0.0, 1.0), "b": dist.Uniform(3.0, 1.0)}
+    with pytest.raises(ValueError, match=r"f\['b'\], Uniform: half_width must not.*got -1\.0"):
+        nuq.linearize(lambda x: x["a"] * x["b"], swapped)
+    with pytest.raises(ValueError, match=r"got TypeError from it: [^,]*; pass a pure function"):
+        nuq.linearize(lambda x: x["a"] * x["b"], swapped | {"b": None})
+
+
 def test_a_tangent_is_no_network_of_a_structure():
     """Of a log-normal input it takes the logarithm."""
     f = {"a": dist.LogNormal(0.0, 1.0), "b": dist.Normal(0.0, 1.0)}
