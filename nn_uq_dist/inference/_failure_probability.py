@@ -239,9 +239,10 @@ def failure_probability(
     nan = final.nan_weight / final.count
     least = final.probability.min()
     if nan > _LEAST_NAN * least:
+        rarest = f"the rarest failure has {least:.1g}" if least else "at one limit nothing fails"
         warnings.warn(
             f"{final.num_nan} of {final.count} outputs drawn are NaN, with a probability of "
-            f"{nan:.1g}, and the rarest failure has {least:.1g}; NaN counts as no failure: check "
+            f"{nan:.1g}, and {rarest}; NaN counts as no failure: check "
             f"the network over the range of its input",
             RuntimeWarning,
             stacklevel=3,
