@@ -111,11 +111,14 @@ def missing_share(
         near &= (squares < _FAR * most).T
     labels = connected_components(csr_array(near), directed=False)[1]
     numbers = np.bincount(labels)
-    logs = log_densities - 0.5 * np.linalg.slogdet(precisions)[1]
-    # Of a mode its median: at an extreme the weight of a normal one is without bound.
-    order = np.lexsort((logs, labels))
-    middle = order[np.cumsum(numbers) - 1 - numbers // 2]
-    weights = np.exp(logs[middle] - logs[middle].max())
+    # The height of a mode, by its best start, times the volume of its starts in the middle: at an
+    # extreme one of them may have a volume without bound.
+    heights = np.full(len(numbers), -np.inf)
+    np.maximum.at(heights, labels, log_densities)
+    log_volumes = -0.5 * np.linalg.slogdet(precisions)[1]
+    order = np.lexsort((log_volumes, labels))
+    logs = heights + log_volumes[order][np.cumsum(numbers) - 1 - numbers // 2]
+    weights = np.exp(logs - logs.max())
     weights /= weights.sum()
     # Starts of a mode share its weight.
     each = (weights / numbers)[labels]
