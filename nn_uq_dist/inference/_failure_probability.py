@@ -31,7 +31,7 @@ _RUNS_OF_TARGET, _LEAST_FINAL = 1500, 50
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FailureProbability:
-    """Result of `failure_probability`.
+    """Result of `failure_probability`; ``print`` shows a table of several limits.
 
     Attributes
     ----------
@@ -108,10 +108,11 @@ class FailureProbability:
         if not (shape := np.shape(self.probability)):
             return repr(self)
         names = [f"[{', '.join(map(str, place))}]" for place in np.ndindex(shape)]
-        columns = (self.probability, self.standard_error, self.upper_bound)
-        converged = ["yes" if is_so else "no" for is_so in self.converged.flat]
-        headings = "limit", "probability", "standard error", "upper bound", "converged"
-        return number_table(headings, names, *(part.flat for part in columns), converged)
+        # As in a line, a standard error that cannot be trusted is not shown.
+        judged = zip(self.standard_error.flat, self.converged.flat, strict=True)
+        errors = [f"{error:.3g}" if is_so else "not converged" for error, is_so in judged]
+        headings = "limit", "probability", "standard error", "upper bound"
+        return number_table(headings, names, self.probability.flat, errors, self.upper_bound.flat)
 
 
 @checks.third_is_key

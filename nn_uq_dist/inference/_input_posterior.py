@@ -47,7 +47,7 @@ class InputPosterior:
 
     Draws, mean and variance have the units and the structure of what the network takes: a vector,
     or such as a dict of arrays, each with the axes of the draws and of the batch in front. Known
-    inputs are in it, with variance 0.
+    inputs are in it, with variance 0. ``print`` shows a table for a single observation.
 
     Attributes
     ----------

@@ -24,6 +24,8 @@ _MOST_OUTPUTS = 5  # that are printed
 class SobolIndices:
     """Result of `sobol_indices`; arrays have shape ``(N_y, G)`` for ``G`` groups of inputs.
 
+    ``print`` shows a table for each of the first five outputs.
+
     Attributes
     ----------
     first_order
@@ -71,11 +73,12 @@ class SobolIndices:
 
     def __str__(self) -> str:
         headings = "first order", "error", "total", "error"
-        columns = zip(self.first_order, self.first_order_error, self.total, self.total_error,
-                      strict=True)  # fmt: skip
-        shown = list(zip(self.output_names, columns, strict=True))[:_MOST_OUTPUTS]
-        parts = [number_table((name, *headings), self.input_names, *rows) for name, rows in shown]
-        if rest := len(self.output_names) - len(shown):
+        columns = self.first_order, self.first_order_error, self.total, self.total_error
+        parts = [
+            number_table((name, *headings), self.input_names, *(column[j] for column in columns))
+            for j, name in enumerate(self.output_names[:_MOST_OUTPUTS])
+        ]
+        if (rest := len(self.output_names) - _MOST_OUTPUTS) > 0:
             parts.append(f"... and {rest} more outputs")
         return "\n\n".join(parts)
 
