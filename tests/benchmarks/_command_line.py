@@ -1,13 +1,12 @@
 """What benchmarks read from the command line, and print."""
 
 import argparse
-from pathlib import Path
 
 
 def options(**defaults):
     """Options of the names and types of their defaults: of a tuple several values, else one.
 
-    That of ``None`` is a path, that of ``False`` a switch.
+    That of ``False`` is a switch.
     """
     parser = argparse.ArgumentParser()
     for name, default in defaults.items():
@@ -15,7 +14,7 @@ def options(**defaults):
         if default is False:
             parser.add_argument(flag, action="store_true")
             continue
-        kind = Path if default is None else type((default or (0,))[0] if several else default)
+        kind = type((default or (0,))[0] if several else default)
         parser.add_argument(flag, type=kind, nargs="*" if several else None, default=default)
     return parser.parse_args()
 
