@@ -10,7 +10,7 @@ climbs to the limit and tangents there; `_markov_chains.py` has chains beyond th
 simulation, which is made of such. All lead to failing inputs. `_normal_mixture.py` has the
 distributions that are drawn from, and `_final_sample.py` the estimate, and what can be claimed.
 
-Of the inputs behind observed outputs, read `_input_posterior.py` first. `_randomized_modes.py`
+Of the inputs behind observed outputs, read `_input_posterior.py` first. `_posterior_starts.py`
 finds where to begin and tells how much it may have missed, `_student_mixture.py` has the
 distributions that are drawn from, and `_posterior_sampling.py` draws, weighs and fits them anew.
 

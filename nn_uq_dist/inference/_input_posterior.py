@@ -17,12 +17,8 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import described_line, number_table
 from nn_uq_dist.inference._importance_weights import systematic
-from nn_uq_dist.inference._posterior_sampling import (
-    NUM_DRAWS,
-    Draws,
-    Observations,
-    sample_posteriors,
-)
+from nn_uq_dist.inference._posterior_sampling import NUM_DRAWS, Draws, sample_posteriors
+from nn_uq_dist.inference._posterior_starts import Observations
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise

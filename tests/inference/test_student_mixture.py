@@ -1,16 +1,10 @@
-"""Mixtures of t distributions and their starts against SciPy, linear algebra, and what was drawn
-from."""
+"""Mixtures of t distributions against SciPy, and against what was drawn from."""
 
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, multivariate_t
 
-from nn_uq_dist.inference._randomized_modes import missing_share, randomized_modes
-from nn_uq_dist.inference._student_mixture import (
-    StudentMixture,
-    fit_mixture,
-    monomials,
-)
+from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture, monomials
 
 
 def some_mixture(rng, d=3):
@@ -78,55 +72,6 @@ def test_more_components_than_draws_are_left_out():
     assert np.isfinite(mixture.log_density(z)).all()
 
 
-@pytest.mark.parametrize("outputs", [2, 6])
-def test_starts_of_a_linear_network_are_exact_minima(outputs):
-    rng = np.random.default_rng(6)
-    matrix, y = rng.standard_normal((outputs, 4)), rng.standard_normal(outputs)
-    prior, noise = rng.standard_normal((10, 4)), rng.standard_normal((10, outputs))
-
-    def misfits(z, index):
-        return z @ matrix.T - y, np.broadcast_to(matrix, (len(index), *matrix.shape))
-
-    z, precisions, logs = randomized_modes(misfits, prior, noise)
-    precision = np.eye(4) + matrix.T @ matrix
-    expected = np.linalg.solve(precision, (prior + (y - noise) @ matrix).T).T
-    np.testing.assert_allclose(z, expected, atol=1e-2)
-    np.testing.assert_allclose(precisions, np.broadcast_to(precision, (10, 4, 4)))
-    misfit = z @ matrix.T - y
-    np.testing.assert_allclose(logs, -0.5 * (np.sum(z**2, 1) + np.sum(misfit**2, 1)))
-
-
-def test_starts_where_nothing_is_finite():
-    def misfits(z, index):
-        return np.full((len(index), 1), np.nan), np.full((len(index), 1, 2), np.nan)
-
-    _, _, logs = randomized_modes(misfits, np.zeros((3, 2)), np.zeros((3, 1)))
-    assert np.all(logs == -np.inf)
-
-
-def test_starts_without_a_slope_lead_nowhere():
-    def misfits(z, index):
-        slopes = np.where(z > 1, np.nan, np.where(z < -1, np.inf, 1.0))
-        return z - 0.5, slopes[:, None]
-
-    prior = np.array([[3.0], [-3.0], [0.9], [-0.9]])
-    z, precisions, logs = randomized_modes(misfits, prior, np.zeros((4, 1)))
-    assert np.all(logs[:2] == -np.inf)
-    assert np.isfinite(logs[2:]).all()
-    # Minima of (z - prior)**2 + (z - .5)**2.
-    np.testing.assert_allclose(z[2:, 0], [0.7, -0.2], atol=0.02)
-    np.testing.assert_array_equal(precisions[2:], np.full((2, 1, 1), 2.0))
-
-
-def test_precisions_can_be_inverted():
-    def misfits(z, index):
-        return 1e12 * (z.sum(axis=1, keepdims=True) - 1), np.full((len(index), 1, 3), 1e12)
-
-    z, precisions, _ = randomized_modes(misfits, np.zeros((1, 3)), np.zeros((1, 1)))
-    np.testing.assert_allclose(z, np.full((1, 3), 1 / 3))
-    assert np.linalg.eigvalsh(np.linalg.inv(precisions)).min() > 0
-
-
 def test_fit_to_draws_that_are_nearly_the_same():
     rng, weights = np.random.default_rng(0), np.full(64, 1 / 64)
     same = fit_mixture(np.full((64, 2), 9.0), weights, 3, rng)
@@ -136,33 +81,3 @@ def test_fit_to_draws_that_are_nearly_the_same():
         z = 9 + 1e-10 * rng.standard_normal((64, 2))
         z[:4] += rng.standard_normal(2)
         assert np.isfinite(fit_mixture(z, weights, 3, rng).log_density(z)).all()
-
-
-def test_modes_of_few_starts_are_what_may_be_missing():
-    rng = np.random.default_rng(0)
-    # A narrow mode with 40 starts, one of three times its mass with two, and one of no mass.
-    near = 0.1 * rng.standard_normal((40, 2))
-    points = np.concatenate([near, 5 + 0.3 * rng.standard_normal((2, 2)), [[-5.0, 5.0]]])
-    precisions = np.eye(2) * np.array([100.0] * 40 + [100 / 9] * 2 + [100.0])[:, None, None]
-    logs = np.array([0.0] * 40 + [np.log(1 / 3)] * 2 + [-30.0])
-    assert missing_share(points, precisions, logs, 2) == pytest.approx(0.75, abs=1e-6)
-    assert missing_share(points[:40], precisions[:40], logs[:40], 2) == 0
-
-
-@pytest.mark.parametrize(("weight", "share"), [(0.001, 0.5), (1e-6, 1e-3)])
-def test_a_light_mode_far_away_may_be_most_of_the_variance(weight, share):
-    points = np.concatenate([np.repeat([-1.0, 1.0], 20), [31.0]])[:, None]
-    precisions = np.full((41, 1, 1), 1e4)
-    logs = np.log(np.array([1.0] * 40 + [2 * weight]))
-    exact = weight * 31**2 / (1 + weight * 31**2)
-    assert exact == pytest.approx(share, rel=0.05)
-    assert missing_share(points, precisions, logs, 1) == pytest.approx(exact, rel=0.05)
-
-
-@pytest.mark.parametrize(("num_outputs", "share"), [(1, 0.5), (0, 0.0)])
-def test_a_start_without_slope_does_not_link_modes(num_outputs, share):
-    """Unless all starts have directions without, as with fewer outputs than inputs."""
-    points = np.concatenate([np.linspace(-0.01, 0.01, 21), [2.0]])[:, None]
-    precisions = np.array([1e4] * 10 + [1.0] + [1e4] * 11)[:, None, None]
-    found = missing_share(points, precisions, np.zeros(22), num_outputs)
-    assert found == pytest.approx(share, abs=0.01)

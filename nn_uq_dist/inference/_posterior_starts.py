@@ -1,4 +1,4 @@
-r"""Points near the modes of a posterior: minima of perturbed problems.
+r"""Starts of searches for posteriors: points near their modes, and how much these may lack.
 
 Each start minimizes :math:`|z - z_0|^2 + |r(z) + e|^2` with :math:`z_0` from the distribution
 before, `r` the misfit in units of the noise, and :math:`e` standard normal: for a linear network
@@ -7,6 +7,8 @@ Chen and D. S. Oliver, Math. Geosci. 44, 2012). So they find several modes, and 
 these weigh.
 """
 
+import dataclasses
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -15,8 +17,13 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.inference._importance_weights import far_apart, tempered
+from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._student_mixture import distance_coefficients, monomials
 
+# Starts of an observation that are added at once. Half of the first are among the draws that all
+# observations share, far from each other, as the best may all be in one mode.
+_NUM_STARTS = 128
 _MOST_STEPS = 15
 # Relative decrease of the sum of squares below which a start has arrived.
 _TOLERANCE = 3e-3
@@ -29,6 +36,140 @@ _ROUNDING = 1e-13
 _NEIGHBORS, _FAR = 4.0, 100.0
 # Starts of a mode up to which it was found by chance.
 _SELDOM = 2
+# Largest share of the posterior in modes without a start.
+MOST_MISSING = 0.02
+# Log densities below the largest, in standard deviations of that of a normal posterior, at which a
+# start is at no mode that matters.
+_START_ERRORS, _START_MARGIN = 3.0, 6.0
+# Log densities below this count as -inf, as NaN does: rounded by more than a hundredth, they cannot
+# be told apart. Those of outputs that are 1e7 standard deviations of the noise from what was
+# observed are.
+LOWEST = -0.01 / np.finfo(float).eps
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Observations:
+    """What was observed: outputs ``(B, N_y)``, and matrices that whiten the noise of each."""
+
+    outputs: FloatArray
+    whitening: FloatArray  # (B, N_y, N_y)
+
+    def misfits(self, outputs: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+        """Misfits in units of the noise, of outputs ``(n, N_y)`` to the observations `index`."""
+        found = outputs - self.outputs[index]
+        # One product for each observation: gathered matrices would be most of all numbers.
+        for b in np.unique(index):
+            rows = index == b
+            found[rows] = found[rows] @ self.whitening[b].T
+        return found
+
+    @property
+    def log_scales(self) -> FloatArray:
+        """Log densities of the noise at zero."""
+        log_determinants = np.linalg.slogdet(self.whitening)[1]
+        return log_determinants - 0.5 * self.outputs.shape[1] * math.log(2 * math.pi)
+
+
+class Starts:
+    """Starts of one observation.
+
+    Attributes
+    ----------
+    points, precisions, log_densities
+        As `randomized_modes` has them.
+    good
+        Which of them may be at a mode that matters.
+    missing
+        Share of the posterior in modes that no start has reached, as far as starts tell.
+    num_runs
+        Runs of the network.
+    """
+
+    def __init__(self, d: int) -> None:
+        self.points, self.precisions = np.zeros((0, d)), np.zeros((0, d, d))
+        self.log_densities, self.good = np.zeros(0), np.zeros(0, np.intp)
+        self.missing, self.num_runs = 1.0, 0
+
+    def add(
+        self,
+        points: FloatArray,
+        precisions: FloatArray,
+        log_densities: FloatArray,
+        num_outputs: int,
+    ) -> None:
+        """Add starts, and judge all."""
+        self.points = np.concatenate([self.points, points])
+        self.precisions = np.concatenate([self.precisions, precisions])
+        logs = self.log_densities = np.concatenate([self.log_densities, log_densities])
+        d = points.shape[1]
+        lowest = logs.max() - d - _START_ERRORS * math.sqrt(2 * d) - _START_MARGIN
+        self.good = np.flatnonzero((logs >= lowest) & np.isfinite(logs))
+        if self.good.size:
+            points, precisions = self.points[self.good], self.precisions[self.good]
+            self.missing = missing_share(points, precisions, logs[self.good], num_outputs)
+
+
+def posterior_starts(
+    space: StandardSpace,
+    seen: Observations,
+    shared: tuple[FloatArray, FloatArray],
+    generators: list[np.random.Generator],
+    most_runs: float,
+) -> list[Starts]:
+    """Starts of each observation; there are more of them while modes are missing.
+
+    Parameters
+    ----------
+    space
+        Keeps all outputs.
+    shared
+        Standard normal points and their outputs, of which good ones for an observation are starts:
+        they lie in regions that are narrow, and that few random starts lead to.
+    generators
+        One for each observation.
+    most_runs
+        Runs of the network from which on an observation gets no more starts.
+    """
+    num_outputs, d = seen.outputs.shape[1], space.num_variables
+    found = [Starts(d) for _ in generators]
+    active = list(range(len(found)))
+    is_first = True
+    while active:
+        shape = _NUM_STARTS, d + num_outputs
+        random = np.stack([generators[b].standard_normal(shape) for b in active])
+        if is_first:
+            # The others from a wider distribution: modes far out matter for variances. Of many
+            # inputs no single one does, and wider starts would be far from all modes.
+            random[:, _NUM_STARTS // 2 :, :d] *= 1 + 1 / d
+            for b in active:
+                misfit = seen.misfits(shared[1], np.full(len(shared[1]), b))
+                logs = -0.5 * np.sum(misfit**2, axis=1)
+                logs = np.where(logs > LOWEST, logs, -np.inf)
+                if np.isfinite(logs).any():
+                    weights = tempered(logs, _NUM_STARTS)
+                    rows = far_apart(shared[0], weights, _NUM_STARTS // 2, generators[b])
+                    random[b, : len(rows), :d] = shared[0][rows]
+        is_first = False
+        flat = random.reshape(-1, d + num_outputs)
+        observation = np.repeat(active, _NUM_STARTS)
+
+        def misfits(
+            z: FloatArray, index: NDArray[np.intp], observation: NDArray[np.intp] = observation
+        ) -> tuple[FloatArray, FloatArray]:
+            chosen = observation[index]
+            for b, count in zip(*np.unique(chosen, return_counts=True), strict=True):
+                found[b].num_runs += int(count) * (1 + min(d, num_outputs))
+            outputs, jacobians = space.outputs_and_jacobians(z)
+            return seen.misfits(outputs, chosen), seen.whitening[chosen] @ jacobians
+
+        results = randomized_modes(misfits, flat[:, :d], flat[:, d:])
+        groups = zip(*(np.split(part, len(active)) for part in results), strict=True)
+        for b, (points, precisions, logs) in zip(active, groups, strict=True):
+            found[b].add(points, precisions, logs, num_outputs)
+        active = [
+            b for b in active if found[b].missing > MOST_MISSING and found[b].num_runs < most_runs
+        ]
+    return found
 
 
 def randomized_modes(
