@@ -32,7 +32,7 @@ def as_numeric(name: str, value: ArrayLike) -> ArrayLike:
         except (TypeError, ValueError) as error:
             kind, remedy = type(value).__name__, "pass an array of floats (integers are promoted)"
             if isinstance(value, dict):
-                remedy = "pass its numbers as one vector, jax.flatten_util.ravel_pytree(...)[0]"
+                remedy = "pass its numbers as one vector, in the order of jax.tree.leaves"
             elif not isinstance(value, str):
                 kind += f" ({error})"
             raise TypeError(
@@ -74,10 +74,13 @@ def require_extra(module: str, purpose: str) -> ModuleType:
 
 
 def require_finite(
-    name: str, value: object, remedy: str = "remove or replace such entries"
+    name: str,
+    value: object,
+    remedy: str = "remove or replace such entries",
+    axes: tuple[Sequence[str], ...] = (),
 ) -> None:
-    """Raise ``ValueError`` if concrete `value` holds NaN or infinity."""
-    _refuse(name, value, lambda numbers: ~np.isfinite(numbers), "be finite", remedy)
+    """Raise ``ValueError`` if concrete `value` holds NaN or infinity; `axes` names last entries."""
+    _refuse(name, value, lambda numbers: ~np.isfinite(numbers), "be finite", remedy, axes)
 
 
 def as_finite(name: str, value: ArrayLike) -> ArrayLike:
@@ -144,6 +147,7 @@ def _refuse(
     is_wrong: Callable[[np.ndarray], np.ndarray],
     expected: str,
     remedy: str,
+    axes: tuple[Sequence[str], ...] = (),
 ) -> None:
     """Raise ``ValueError`` that shows the first wrong entry of a concrete value."""
     if is_concrete(value):
@@ -152,6 +156,9 @@ def _refuse(
         if wrong.any():
             # A single number needs no index.
             place = f" at index {first_index(wrong)}" if wrong.ndim else ""
+            if axes:
+                index = first_index(wrong)[-len(axes) :]
+                place += f" ({', '.join(names[i] for names, i in zip(axes, index, strict=True))})"
             raise ValueError(
                 f"{name} must {expected}, got {numbers[wrong].ravel()[0]}{place}; {remedy}"
             )

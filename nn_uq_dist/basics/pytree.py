@@ -131,6 +131,11 @@ def positions(batch_shape: tuple[int, ...], index: Any) -> np.ndarray:
     try:
         return np.asarray(numbers[index])
     except IndexError as error:
+        if isinstance(index, str):
+            raise TypeError(
+                f"the index must be a number, a slice or an array, got {index!r}; the position of "
+                f"an output is output_names.index({index!r}) of the linearization"
+            ) from error
         raise IndexError(f"the index must fit the batch shape {batch_shape}: {error}") from error
 
 

@@ -22,6 +22,7 @@ from nn_uq_dist.inference._posterior_starts import Observations
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs.structure import OutputNumbers, by_names
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,6 +52,10 @@ class InputPosterior:
         Of the random numbers that the network takes, in the order of `names`.
     log_evidence : array, shape batch_shape
         Log density of the observed outputs, estimated.
+    misfit : array, shape batch_shape
+        Root mean square of what the network's outputs at the draws leave of the observed ones, in
+        units of the noise. About 1; many units if no input explains the observation, to which the
+        draws are then merely nearest.
     converged : array, shape batch_shape
         Whether the draws can be trusted, as far as the runs show.
     pareto_k, effective_draws : array, shape batch_shape
@@ -75,6 +80,7 @@ class InputPosterior:
 
     covariance_matrix: FloatArray
     log_evidence: FloatArray
+    misfit: FloatArray
     converged: NDArray[np.bool_]
     pareto_k: FloatArray
     effective_draws: FloatArray
@@ -102,7 +108,8 @@ class InputPosterior:
         judged = "converged" if self.converged else "not converged"
         facts = f"{self.effective_draws:.0f} effective draws of {self.num_runs} runs"
         return (
-            f"Inputs given the outputs: {judged}, {facts}, log evidence {self.log_evidence:.3g}\n\n"
+            f"Inputs given the outputs: {judged}, {facts},\n"
+            f"log evidence {self.log_evidence:.3g}, misfit {self.misfit:.2g} of the noise\n\n"
             + number_table(("input", "mean", "sd"), self.names, self._mean, np.sqrt(variances))
         )
 
@@ -155,8 +162,8 @@ class InputPosterior:
 
         The dimensions are chain, draw, those of the batch (``point``, or ``point_0``, ...) and
         ``input``, with `names`. Equal draws follow each other, so that ArviZ's effective sample
-        size counts them as what they are. `converged`, `pareto_k`, `effective_draws` and
-        `log_evidence` are in the group ``convergence``.
+        size counts them as what they are. `converged`, `pareto_k`, `effective_draws`,
+        `log_evidence`, `misfit` and `num_runs` are in the group ``convergence``.
 
         Raises
         ------
@@ -166,7 +173,7 @@ class InputPosterior:
         xarray = checks.require_extra("xarray", "to_datatree")
         rank = len(self.batch_shape)
         dims = ["point"] if rank == 1 else [f"point_{axis}" for axis in range(rank)]
-        names = ("converged", "pareto_k", "effective_draws", "log_evidence", "num_runs")
+        names = "converged", "pareto_k", "effective_draws", "log_evidence", "misfit", "num_runs"
         facts = {name: (dims, getattr(self, name)) for name in names}
         draws = (("chain", "draw", *dims, "input"), self._draws[None])
         sizes = zip(draws[0], draws[1].shape, strict=True)
@@ -185,9 +192,9 @@ class InputPosterior:
 def input_posterior(
     network: Callable[[Any], Any],
     f: Distribution | Input | Any,
-    y: ArrayLike,
+    y: OutputNumbers,
     *,
-    noise_scale: ArrayLike | None = None,
+    noise_scale: OutputNumbers | None = None,
     noise_covariance: ArrayLike | None = None,
     key: jax.Array,
     num_runs: int = 200_000,
@@ -208,9 +215,10 @@ def input_posterior(
         `nn_uq_dist.inputs.as_input` accepts, without batch axes.
     y
         Observed outputs, shape ``(..., N_y)``; each row is an observation of its own, of an input
-        of its own. Outputs that are a structure are in the order of ``jax.tree.leaves``.
+        of its own. Of outputs in a dict it may be a dict, of arrays with the axes of the
+        observations in front; a vector is in the order of ``jax.tree.leaves``.
     noise_scale
-        Standard deviation of the noise; broadcasts against `y`.
+        Standard deviation of the noise; broadcasts against `y`, and may be a dict as `y`.
     noise_covariance
         Covariance of noise that outputs share, shape ``(..., N_y, N_y)``. Of both, the sum.
     key
@@ -290,8 +298,10 @@ def input_posterior(
             f"f must have 1 to {_MOST_VARIABLES} random variables, got {space.num_variables}; "
             f"linearize(network, f).input_posterior has no such limit"
         )
-    observed = _observed(y, space.flat.num_outputs)
-    root = _noise_root(output_noise(noise_scale, noise_covariance, observed.shape, observed))
+    structure = space.flat.output_structure
+    observed = _observed(by_names("y", y, structure), space.flat.num_outputs)
+    scale = by_names("noise_scale", noise_scale, structure)
+    root = _noise_root(output_noise(scale, noise_covariance, observed.shape, observed))
     batch_shape, size = observed.shape[:-1], observed.shape[-1]
     if np.broadcast_shapes(root.shape[:-2], batch_shape) != batch_shape:
         raise ValueError(
@@ -327,7 +337,8 @@ def input_posterior(
             rngs = generators[part]
             drawn = sample_posteriors(space, seen, shared, num_runs, rngs, bar.update)
             # Now, as all draws of all observations are too much to keep.
-            found += [_reduced(space, *each) for each in zip(drawn, rngs, strict=True)]
+            for draws, rng in zip(drawn, rngs, strict=True):
+                found.append(_reduced(space, draws, size, rng))
     fields: dict[str, NDArray[Any]] = {}
     for name, first in found[0].items():
         parts = np.stack([one[name] for one in found])
@@ -337,7 +348,7 @@ def input_posterior(
     return InputPosterior(**fields, _distribution=space.distribution)
 
 
-def _observed(y: ArrayLike, num_outputs: int) -> FloatArray:
+def _observed(y: Any, num_outputs: int) -> FloatArray:
     """Observed outputs, shape ``(..., num_outputs)``."""
     outputs = np.asarray(checks.as_numeric("y", y), np.float64)
     if outputs.shape[-1:] != (num_outputs,):
@@ -370,7 +381,9 @@ def _noise_root(noise: OutputNoise | None) -> FloatArray:
     )
 
 
-def _reduced(space: StandardSpace, drawn: Draws, rng: np.random.Generator) -> dict[str, Any]:
+def _reduced(
+    space: StandardSpace, drawn: Draws, num_outputs: int, rng: np.random.Generator
+) -> dict[str, Any]:
     """What is kept of one observation, with 4000 draws of equal weight."""
     weights = np.exp(drawn.log_weights)
     inputs = space.inputs(drawn.points)
@@ -388,6 +401,7 @@ def _reduced(space: StandardSpace, drawn: Draws, rng: np.random.Generator) -> di
         "covariance_matrix": covariance,
         "_draws": inputs[rows],
         "log_evidence": drawn.log_evidence,
+        "misfit": math.sqrt(drawn.squared_misfit / num_outputs),
         "converged": drawn.converged,
         "pareto_k": drawn.pareto_k,
         "effective_draws": drawn.effective,

@@ -58,6 +58,8 @@ class Draws:
     ----------
     points
         In standard space, shape ``(S, d)``.
+    log_target
+        Log densities of the posterior, up to a constant: half the squares of points and misfits.
     log_weights
         Normalized, the largest ones smoothed by a Pareto distribution.
     log_evidence, effective, pareto_k
@@ -67,12 +69,21 @@ class Draws:
     """
 
     points: FloatArray
+    log_target: FloatArray
     log_weights: FloatArray
     log_evidence: float
     effective: float
     pareto_k: float
     converged: bool
     num_runs: int
+
+    @property
+    def squared_misfit(self) -> float:
+        """Mean of the squared misfits, added over the outputs, in units of the noise."""
+        weights = np.exp(self.log_weights)
+        used = (weights > 0) & np.isfinite(self.log_target)
+        squares = -2 * self.log_target[used] - np.sum(self.points[used] ** 2, axis=1)
+        return float(weights[used] @ squares / weights[used].sum()) if used.any() else math.nan
 
 
 class _Search:
@@ -106,11 +117,12 @@ class _Search:
         last, error_last = _log_mean(*added)
         self.num_runs += len(points)
         points = np.concatenate([archive.points for archive in self.archives])
+        log_target = np.concatenate([archive.log_target for archive in self.archives])
         halves = [archive.log_weights for archive in self.archives]
         log_evidence, error = _log_mean(*halves)
         if not math.isfinite(log_evidence):
             even = np.full(len(points), -math.log(len(points)))
-            return Draws(points, even, -math.inf, 0.0, math.inf, False, self.num_runs)
+            return Draws(points, log_target, even, -math.inf, 0.0, math.inf, False, self.num_runs)
         log_weights, pareto_k = smoothed(np.concatenate(halves))
         num_effective = 1 / (error**2 + 1 / len(points))
         (one, error_one), (other, error_other) = map(_log_mean, halves)
@@ -123,7 +135,7 @@ class _Search:
             and agree(one, other, math.hypot(error_one, error_other), 1.0)
         )
         judged = num_effective, pareto_k, bool(converged), self.num_runs
-        return Draws(points, log_weights, log_evidence, *judged)
+        return Draws(points, log_target, log_weights, log_evidence, *judged)
 
     def refit(self) -> None:
         """Fit the mixture of each half to the other, if any draw there has a weight."""
@@ -163,13 +175,11 @@ def sample_posteriors(
     found: dict[int, Draws] = {}
     active = list(range(len(searches)))
     drawn, size = 0, NUM_DRAWS
-    log_scales = seen.log_scales - 0.5 * space.num_variables * math.log(2 * math.pi)
     while active:
         points = np.concatenate([searches[b].propose(size) for b in active])
         outputs = space.run(points)
         misfit = seen.misfits(outputs, np.repeat(active, size))
         log_target = -0.5 * (np.sum(points**2, axis=1) + np.sum(misfit**2, axis=1))
-        log_target += np.repeat(log_scales[active], size)
         log_target[~(log_target > LOWEST)] = -np.inf
         rounds = np.split(points, len(active)), np.split(log_target, len(active))
         for b, z, log in zip(active, *rounds, strict=True):
@@ -186,7 +196,11 @@ def sample_posteriors(
         for b in active:
             searches[b].refit()
         report(num_active - len(active))
-    return [found[b] for b in range(len(searches))]
+    log_scales = seen.log_scales - 0.5 * space.num_variables * math.log(2 * math.pi)
+    return [
+        dataclasses.replace(found[b], log_evidence=found[b].log_evidence + float(log_scale))
+        for b, log_scale in enumerate(log_scales)
+    ]
 
 
 def _fitted(archive: Archive[StudentMixture], rng: np.random.Generator) -> StudentMixture:

@@ -7,7 +7,7 @@ arrays.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Self
 
@@ -16,14 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
+from jax.typing import ArrayLike
 from numpyro.distributions import transforms
 
+from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.normal_scores import from_normal_score
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import namespace
 
 type Step = Callable[[Array], Array]
 type Shape = tuple[int, ...]
+# Numbers of outputs: vectors ``(..., N_y)``, or of a network that returns a dict, such a dict.
+type OutputNumbers = ArrayLike | Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,9 +72,64 @@ class OutputStructure:
         leaves = [jnp.asarray(leaf, dtype).reshape(-1) for leaf in jax.tree.leaves(output)]
         return leaves[0] if len(leaves) == 1 else jnp.concatenate(leaves)
 
+    def as_vector(self, name: str, value: Any) -> Any:
+        """Numbers of the outputs by their names, such as a dict, as vectors ``(..., N_y)``.
+
+        Parameters
+        ----------
+        name
+            Of the argument.
+        value
+            In the structure of the outputs: for each array its numbers, leading axes in front, or
+            one number for all of them.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the structure or a shape is another one, or something is no number.
+        """
+        leaves, tree = jax.tree.flatten(value)
+        keys = _names_of_leaves(self.tree, "y")
+        if tree != self.tree:
+            got = _names_of_leaves(tree, "y")
+            raise TypeError(
+                f"{name} must have the structure of the outputs, {', '.join(keys)}, got "
+                f"{', '.join(got) or 'nothing'}; pass a number for each output"
+            )
+        parts = []
+        for key, leaf, shape in zip(keys, leaves, self.shapes, strict=True):
+            given = checks.as_numeric(f"{name}[{key!r}]", leaf)
+            # NumPy's numbers keep their digits; the type is chosen where they are used.
+            part: Any = given if isinstance(given, Array) else np.asarray(given)
+            lead = part.shape[: part.ndim - len(shape)]
+            if part.ndim and part.shape != (*lead, *shape):
+                raise ValueError(
+                    f"{name}[{key!r}] must have shape {('...', *shape)}, as the output, got shape "
+                    f"{part.shape}; pass a number for each entry"
+                )
+            xp = namespace(part)
+            parts.append(xp.broadcast_to(part, (*lead, *shape)).reshape(*lead, -1))
+        lead = checks.broadcast_shapes(
+            f"the leading axes of {name} must fit each other",
+            **{key: part.shape[:-1] for key, part in zip(keys, parts, strict=True)},
+        )
+        xp = namespace(*parts)
+        wide = [xp.broadcast_to(part, (*lead, part.shape[-1])) for part in parts]
+        return xp.concatenate(wide, axis=-1)
+
     def unravel(self, values: Any) -> Any:
         """Return values of shape ``(..., N_y)`` as the pytree, leading axes in front."""
         return jax.tree.unflatten(self.tree, _cut(values, self.shapes))
+
+
+def by_names(
+    name: str, value: OutputNumbers | None, structure: OutputStructure | None
+) -> ArrayLike | None:
+    """A dict of numbers of the outputs as vectors ``(..., N_y)``; anything else as it is."""
+    if structure is None or not isinstance(value, Mapping):
+        return value  # type: ignore[return-value] # refused where it is used
+    found: ArrayLike = structure.as_vector(name, value)
+    return found
 
 
 @register_frozen

@@ -23,7 +23,7 @@ from nn_uq_dist.distributions import (
 )
 from nn_uq_dist.inputs import Input, LinearImage
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
-from nn_uq_dist.inputs.structure import OutputStructure
+from nn_uq_dist.inputs.structure import OutputNumbers, OutputStructure, by_names
 from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit, usable_pairs
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import (
@@ -159,7 +159,7 @@ class CorrectedLinearization(LinearModel):
             return jnp.asarray(matrix, jnp.result_type(self._map.images))
 
     def marginals(
-        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+        self, noise_scale: OutputNumbers | None = None, noise_covariance: ArrayLike | None = None
     ) -> CorrectedMarginal | NoisyMarginal:
         """Return the distributions of the single outputs, batch shape ``batch_shape + (N_y,)``.
 
@@ -177,9 +177,8 @@ class CorrectedLinearization(LinearModel):
             If the pairs were traced when the correction was made.
         """
         distribution = self._without_noise
-        noise = output_noise(
-            noise_scale, noise_covariance, distribution.batch_shape, distribution.mean
-        )
+        scale = by_names("noise_scale", noise_scale, self.output_structure)
+        noise = output_noise(scale, noise_covariance, distribution.batch_shape, distribution.mean)
         return distribution if noise is None else NoisyMarginal(distribution, noise.scale)
 
     @property
@@ -200,7 +199,7 @@ class CorrectedLinearization(LinearModel):
             return CorrectedMarginal(linear, *transform.parameters)
 
     def joint(
-        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+        self, noise_scale: OutputNumbers | None = None, noise_covariance: ArrayLike | None = None
     ) -> LinearizedJoint:
         """Return the joint distribution of the linear function nearest to the network.
 
@@ -218,7 +217,8 @@ class CorrectedLinearization(LinearModel):
         fit, moved = self._nearest
         shape = (*self.batch_shape, self.num_outputs)
         own = fit.noise
-        noise = output_noise(noise_scale, noise_covariance, shape, own.scale, own)
+        scale = by_names("noise_scale", noise_scale, self.output_structure)
+        noise = output_noise(scale, noise_covariance, shape, own.scale, own)
         image = moved.image()
         share = fit.normal_share(image.standard_deviation)
         image = LinearImage(image.uniform, image.normal, noise).with_normal_share(share)
@@ -226,8 +226,8 @@ class CorrectedLinearization(LinearModel):
 
     def input_posterior(
         self,
-        y: ArrayLike,
-        noise_scale: ArrayLike | None = None,
+        y: OutputNumbers,
+        noise_scale: OutputNumbers | None = None,
         noise_covariance: ArrayLike | None = None,
     ) -> LinearizedInputPosterior:
         """Return the distribution of the inputs given outputs, under the linear model of `joint`.

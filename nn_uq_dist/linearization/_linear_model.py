@@ -21,7 +21,12 @@ from nn_uq_dist.distributions.correlation_matrices import (
 )
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise, scale_and_coupling
-from nn_uq_dist.inputs.structure import OutputStructure, names_of_entries
+from nn_uq_dist.inputs.structure import (
+    OutputNumbers,
+    OutputStructure,
+    by_names,
+    names_of_entries,
+)
 
 Method = Literal["nataf", "linear"]
 
@@ -114,7 +119,7 @@ class LinearModel(abc.ABC):
 
     @abc.abstractmethod
     def marginals(
-        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+        self, noise_scale: OutputNumbers | None = None, noise_covariance: ArrayLike | None = None
     ) -> dist.Distribution:
         """Return the distributions of the single outputs, batch shape ``batch_shape + (N_y,)``.
 
@@ -122,14 +127,14 @@ class LinearModel(abc.ABC):
         ----------
         noise_scale
             Standard deviation of independent normal noise added to each output; broadcasts against
-            ``(..., N_y)``. ``None`` for none.
+            ``(..., N_y)``. Of outputs in a dict it may be a dict. ``None`` for none.
         noise_covariance
             Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
         """
 
     @abc.abstractmethod
     def joint(
-        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+        self, noise_scale: OutputNumbers | None = None, noise_covariance: ArrayLike | None = None
     ) -> JointDistribution:
         """Return the joint distribution of the outputs. Noise as for `marginals`."""
 
@@ -158,11 +163,12 @@ class LinearModel(abc.ABC):
         return self._correlation(None, None)
 
     def _correlation(
-        self, noise_scale: ArrayLike | None, noise_covariance: ArrayLike | None
+        self, noise_scale: OutputNumbers | None, noise_covariance: ArrayLike | None
     ) -> Array:
         """Correlation of the outputs with noise."""
         own = self._spread()
-        total: Any = output_noise(noise_scale, noise_covariance, own.scale.shape, own.scale, own)
+        scale = by_names("noise_scale", noise_scale, self.output_structure)
+        total: Any = output_noise(scale, noise_covariance, own.scale.shape, own.scale, own)
         matrix = jnp.where(
             jnp.eye(self.num_outputs, dtype=bool), 1, jnp.clip(total.coupling, -1, 1)
         )
@@ -175,7 +181,7 @@ class LinearModel(abc.ABC):
 
     def copula_correlation(
         self,
-        noise_scale: ArrayLike | None = None,
+        noise_scale: OutputNumbers | None = None,
         noise_covariance: ArrayLike | None = None,
         *,
         correlation: Literal["nataf", "linear"] = "nataf",
@@ -198,7 +204,7 @@ class LinearModel(abc.ABC):
 
     def _copula(
         self,
-        noise_scale: ArrayLike | None,
+        noise_scale: OutputNumbers | None,
         noise_covariance: ArrayLike | None,
         method: object,
         min_eigenvalue: ArrayLike | None,
@@ -230,7 +236,7 @@ class LinearModel(abc.ABC):
 
     def gaussian_copula(
         self,
-        noise_scale: ArrayLike | None = None,
+        noise_scale: OutputNumbers | None = None,
         noise_covariance: ArrayLike | None = None,
         *,
         correlation: Literal["nataf", "linear"] = "nataf",

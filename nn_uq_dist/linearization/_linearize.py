@@ -112,8 +112,10 @@ def linearize(
         ) from error
     where = "mean input" if at is None else "at"
     remedy = f"check the weights of the network and the {where}"
-    checks.require_finite(f"network({where})", value, remedy)
-    checks.require_finite(f"the Jacobian of network at the {where}", jacobian, remedy)
+    outputs, inputs = flat.structure.names, distribution.names
+    checks.require_finite(f"network({where})", value, remedy, (outputs,))
+    what = f"the Jacobian of network at the {where}"
+    checks.require_finite(what, jacobian, remedy, (outputs, inputs))
     if at is not None:
         value = value + matvec(jacobian, distribution.mean - point)
     return Linearization(value, jacobian, distribution, output_structure=flat.output_structure)

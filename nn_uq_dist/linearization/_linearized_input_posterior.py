@@ -32,7 +32,7 @@ from nn_uq_dist.basics.row_algebra import (
     norm,
     products,
 )
-from nn_uq_dist.basics.summary_line import summary_line
+from nn_uq_dist.basics.summary_line import number_table, summary_line
 from nn_uq_dist.box_gaussian import (
     Moments,
     NormalsGivenOutputs,
@@ -47,6 +47,7 @@ from nn_uq_dist.box_gaussian import (
 )
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs.structure import OutputNumbers, by_names
 
 
 class InputMoments(NamedTuple):
@@ -76,7 +77,8 @@ class LinearizedInputPosterior:
     Draws and moments have the units and the structure of what the network takes: a vector, or such
     as a dict of arrays, each with ``batch_shape`` in front. Known inputs are in it, with variance
     0. Of a transformed input (`nn_uq_dist.Input.is_transformed`) moments have no
-    closed form: take those of draws, or of `base`.
+    closed form: take those of draws, or of `base`. ``print`` shows a table of moments, if there are
+    any and no batch.
 
     Attributes
     ----------
@@ -124,6 +126,14 @@ class LinearizedInputPosterior:
 
     def __repr__(self) -> str:
         return summary_line(self, "input", "batch_shape")
+
+    def __str__(self) -> str:
+        if self.batch_shape or self.input.is_transformed or not checks.is_concrete(self):
+            return repr(self)
+        moments = self._taken
+        columns = np.asarray(moments.mean), np.asarray(norm(moments.root))
+        table = number_table(("input", "mean", "sd"), self.input.taken_names, *columns)
+        return f"Inputs given the outputs, log evidence {self.log_evidence:.3g}\n\n{table}"
 
     @cached_property
     def _moments(self) -> InputMoments:
@@ -214,17 +224,20 @@ class LinearizedInputPosterior:
 
 def linearized_input_posterior(
     model: Any,
-    y: ArrayLike,
-    noise_scale: ArrayLike | None,
+    y: OutputNumbers,
+    noise_scale: OutputNumbers | None,
     noise_covariance: ArrayLike | None,
     own_noise: OutputNoise | None = None,
 ) -> LinearizedInputPosterior:
     """Check the arguments: see `nn_uq_dist.Linearization.input_posterior`; `own_noise` is added."""
     size, remedy = model.num_outputs, "pass the observed value of each output"
-    y = checks.as_vectors("y", y, "N_y", size, remedy, model.batch_shape)
+    structure = model.output_structure
+    given: Any = by_names("y", y, structure)
+    y = checks.as_vectors("y", given, "N_y", size, remedy, model.batch_shape)
     checks.require_finite("y", y, "leave the output out of the network where it is missing")
     batch_shape = np.broadcast_shapes(np.shape(y)[:-1], model.batch_shape)
-    noise = output_noise(noise_scale, noise_covariance, (*batch_shape, size), model.mean, own_noise)
+    scale = by_names("noise_scale", noise_scale, structure)
+    noise = output_noise(scale, noise_covariance, (*batch_shape, size), model.mean, own_noise)
     is_noisy = noise is not None and not (
         checks.is_concrete(noise.scale) and np.any(np.asarray(noise.scale) == 0)
     )

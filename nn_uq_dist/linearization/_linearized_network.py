@@ -16,7 +16,7 @@ from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import Input, LinearImage
 from nn_uq_dist.inputs.parameter_checks import in_one_batch
-from nn_uq_dist.inputs.structure import OutputStructure
+from nn_uq_dist.inputs.structure import OutputNumbers, OutputStructure, by_names
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization
 from nn_uq_dist.linearization._correction import correction, require_pairs
 from nn_uq_dist.linearization._linear_model import LinearModel
@@ -125,13 +125,13 @@ class Linearization(LinearModel):
         return self.image().covariance
 
     def _correlation(
-        self, noise_scale: ArrayLike | None, noise_covariance: ArrayLike | None
+        self, noise_scale: OutputNumbers | None, noise_covariance: ArrayLike | None
     ) -> Array:
         # From the columns: a variance may underflow where the correlation is well defined.
         return self.image(noise_scale, noise_covariance).correlation
 
     def image(
-        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+        self, noise_scale: OutputNumbers | None = None, noise_covariance: ArrayLike | None = None
     ) -> LinearImage:
         r"""Return the distribution of :math:`J (f - \mu)`, the basis of moments and distributions.
 
@@ -139,7 +139,8 @@ class Linearization(LinearModel):
         ----------
         noise_scale
             Standard deviation :math:`\sigma \ge 0` of independent normal noise added to each
-            output; broadcasts against ``(..., N_y)``. ``None`` for none.
+            output; broadcasts against ``(..., N_y)``. Of outputs in a dict it may be a dict.
+            ``None`` for none.
         noise_covariance
             Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
 
@@ -158,10 +159,11 @@ class Linearization(LinearModel):
         4.000
         """
         image = LinearImage(*self.input.columns(self.jacobian))
-        return image.with_noise(noise_scale, noise_covariance)
+        scale = by_names("noise_scale", noise_scale, self.output_structure)
+        return image.with_noise(scale, noise_covariance)
 
     def marginals(
-        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+        self, noise_scale: OutputNumbers | None = None, noise_covariance: ArrayLike | None = None
     ) -> LinearizedMarginal:
         r"""Return the distributions of the single outputs, batch shape ``batch_shape + (N_y,)``.
 
@@ -174,7 +176,8 @@ class Linearization(LinearModel):
         ----------
         noise_scale
             Standard deviation :math:`\sigma \ge 0` of independent normal noise added to each
-            output; broadcasts against ``(..., N_y)``. ``None`` for none.
+            output; broadcasts against ``(..., N_y)``. Of outputs in a dict it may be a dict.
+            ``None`` for none.
         noise_covariance
             Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
 
@@ -205,7 +208,7 @@ class Linearization(LinearModel):
         return LinearizedMarginal(self.loc, weights, normal_scale)
 
     def joint(
-        self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
+        self, noise_scale: OutputNumbers | None = None, noise_covariance: ArrayLike | None = None
     ) -> LinearizedJoint:
         r"""Return the joint distribution of the outputs, for likelihoods and for conditioning.
 
@@ -216,7 +219,8 @@ class Linearization(LinearModel):
         ----------
         noise_scale
             Standard deviation :math:`\sigma \ge 0` of independent normal noise added to each
-            output; broadcasts against ``(..., N_y)``. ``None`` for none.
+            output; broadcasts against ``(..., N_y)``. Of outputs in a dict it may be a dict.
+            ``None`` for none.
         noise_covariance
             Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
 
@@ -243,8 +247,8 @@ class Linearization(LinearModel):
 
     def input_posterior(
         self,
-        y: ArrayLike,
-        noise_scale: ArrayLike | None = None,
+        y: OutputNumbers,
+        noise_scale: OutputNumbers | None = None,
         noise_covariance: ArrayLike | None = None,
     ) -> LinearizedInputPosterior:
         r"""Return the distribution of the inputs given observed outputs, under the linear model.
@@ -256,9 +260,10 @@ class Linearization(LinearModel):
         ----------
         y
             Observed outputs, shape ``(..., N_y)``; leading axes broadcast against the batch shape.
+            Of outputs in a dict it may be a dict, of arrays with these axes in front.
         noise_scale
             Standard deviation :math:`\sigma \ge 0` of independent normal noise of each output;
-            broadcasts against ``(..., N_y)``. ``None`` for none.
+            broadcasts against ``(..., N_y)``, and may be a dict as `y`. ``None`` for none.
         noise_covariance
             Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
 

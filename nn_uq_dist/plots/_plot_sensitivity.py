@@ -7,7 +7,8 @@ import numpy as np
 
 from nn_uq_dist.basics.checks import require_extra
 from nn_uq_dist.diagnostics import sensitivity
-from nn_uq_dist.diagnostics.arguments import as_model
+from nn_uq_dist.diagnostics.arguments import as_model, as_names
+from nn_uq_dist.inference import SobolIndices
 from nn_uq_dist.linearization import CorrectedLinearization, Linearization, LinearModel
 from nn_uq_dist.plots._panels import LIGHT_GRAY, LONGEST_LINE, SMALL, panels, write_names
 from nn_uq_dist.plots._shown import Outputs, as_outputs
@@ -19,7 +20,7 @@ MOST_TEXTS = 200
 
 
 def plot_sensitivity(
-    model: LinearModel,
+    model: LinearModel | SobolIndices,
     *,
     outputs: Outputs | None = None,
     output_names: Sequence[str] | None = None,
@@ -28,18 +29,20 @@ def plot_sensitivity(
 ) -> "Figure":
     """Plot the share of the variance of each output that is due to each input.
 
-    One row per output and one column per input: the first-order Sobol indices of the tangent, or of
-    another model, not of the network (those are `nn_uq_dist.sobol_indices`). With up to 200 cells,
-    the percentages are written in them; with more there is a color bar.
+    One row per output and one column per input: the first-order Sobol indices of the tangent or of
+    another model, or those of the network that `nn_uq_dist.sobol_indices` found. With up to 200
+    cells, the percentages are written in them; with more there is a color bar.
 
     Parameters
     ----------
     model
-        The linearized network, or any other `LinearModel`, without batch axes.
+        The linearized network, or any other `LinearModel`, without batch axes; or `SobolIndices`,
+        of which estimates below zero are shown as zero.
     outputs, output_names, ax
         As in `plot_marginals`.
     input_names
-        Names of all inputs. Default as in `nn_uq_dist.diagnostics.sensitivity`.
+        Names of all inputs, or of all groups of `SobolIndices`. Default as in
+        `nn_uq_dist.diagnostics.sensitivity`.
 
     Returns
     -------
@@ -67,16 +70,23 @@ def plot_sensitivity(
     >>> [text.get_text() for text in figure.axes[0].texts]
     ['20', '80']
     """
-    point = as_model(model, "take one point: linearization[i]")
+    if not isinstance(model, SobolIndices):
+        model = as_model(model, "take one point: linearization[i]")
     require_extra("matplotlib", "plots.plot_sensitivity")
-    found = sensitivity(point, input_names=input_names, output_names=output_names)
-    found = found[as_outputs(outputs, found["output"].values.tolist())]
-    names, columns = (found[axis].values.tolist() for axis in found.dims)
+    if isinstance(model, SobolIndices):
+        names = as_names("output", output_names, len(model.output_names), model.output_names)
+        columns = as_names("input", input_names, len(model.input_names), model.input_names)
+        values, is_additive = np.maximum(model.first_order, 0.0), False
+    else:
+        found = sensitivity(model, input_names=input_names, output_names=output_names)
+        names, columns = (found[axis].values.tolist() for axis in found.dims)
+        values, is_additive = found.values, bool(found.attrs["additive"])
+    places = as_outputs(outputs, names)
+    names, shares = [names[place] for place in places], 100 * values[places]
     left = 0.6 + 0.065 * min(max(map(len, names)), LONGEST_LINE)
     inches = min(7.0, left + max(2.9, 0.42 * len(columns))), min(9.0, 1.5 + 0.3 * len(names))
     made = panels("plot_sensitivity", 1, ax, inches=inches)
     (axis,) = made.axes
-    shares = 100 * found.values
     axis.set_facecolor(LIGHT_GRAY)  # of rows without a variance
     top = float(np.nanmax(shares, initial=0.0)) or 1.0
     image = axis.imshow(shares, cmap="Blues", aspect="auto", vmin=0.0, vmax=top)
@@ -91,10 +101,12 @@ def plot_sensitivity(
     for row in np.flatnonzero(np.isnan(shares).all(axis=1)).tolist():
         middle = (len(columns) - 1) / 2
         axis.text(middle, row, "constant", fontsize=SMALL, ha="center", va="center")
-    kinds = {Linearization: "tangent's", CorrectedLinearization: "corrected"}
-    of = f"the {kinds.get(type(point), "model's")}"
+    kinds = {
+        Linearization: "tangent's", CorrectedLinearization: "corrected", SobolIndices: "network's",
+    }  # fmt: skip
+    of = f"the {kinds.get(type(model), "model's")}"
     title = f"share of {of} variance (%)"
-    if not found.attrs["additive"]:
+    if not is_additive:
         title += "\nfirst-order indices: rows need not sum to 100"
     axis.set_title(title, fontsize="medium")
     write_names(axis, "x", np.arange(len(columns)), columns)

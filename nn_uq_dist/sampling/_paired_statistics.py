@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.chunks import in_padded_chunks
 from nn_uq_dist.basics.concrete import FloatArray, in_float64
+from nn_uq_dist.basics.summary_line import number_table
 from nn_uq_dist.distributions import OutputDistribution, as_output_distribution
 from nn_uq_dist.sampling import distribution_functions as functions
 from nn_uq_dist.sampling import weighted_sample as moments
@@ -34,7 +35,8 @@ class PairedStatistics:
     Made by `paired_statistics`. Every statistic is a `PairedEstimate` of NumPy arrays in float64:
     ``value``, ``standard_error``, and ``worth``, the number of plain draws of the network with the
     same standard error. If an output equals its linear model in all pairs, the values are those of
-    the linear distribution and the standard errors are zero, to rounding.
+    the linear distribution and the standard errors are zero, to rounding. ``print`` shows means and
+    standard deviations, of a single point.
 
     Notes
     -----
@@ -102,13 +104,20 @@ class PairedStatistics:
         self._dtype = pairs.network.dtype
         self._precision = float(jnp.finfo(self._dtype).eps)
         self._num_randomizations = pairs.num_randomizations
-        self._of_linear = _LinearDistribution(pairs)
+        self._of_linear, self._names = _LinearDistribution(pairs), pairs.linearization.output_names
         self._z = self._of_linear.standardized(self._linear)
 
     def __repr__(self) -> str:
         batch = f"batch_shape={self.batch_shape}, " if self.batch_shape else ""
         size = f"num_outputs={self.num_outputs}, num_pairs={self._used.shape[1]}"
         return f"PairedStatistics({batch}{size})"
+
+    def __str__(self) -> str:
+        if self.batch_shape:
+            return repr(self)
+        parts = self.mean, self.sd
+        columns = (part for found in parts for part in (found.value, found.standard_error))
+        return number_table(("output", "mean", "+-", "sd", "+-"), self._names, *columns)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -16,11 +16,14 @@ LIN = nuq.Linearization([1.0, 5.0], [[1.0, 0.0], [1.0, 3.0]], nuq.Input.box([0.0
 
 
 def test_a_box_and_a_trapezoid():
-    found = table(LIN, limits={"y[0]": [1.5, -9.0], "y[1]": 7.0}, sides="both", levels=(0.05, 0.9))
+    limits = {"y[0]": [1.5, -9.0], "y[1]": 7.0}
+    found = table(LIN, limits=limits, quantiles=(0.05, 0.9))
+    below = table(LIN, limits=limits, quantiles=(), upper=False)
     assert found.columns.tolist() == [
-        *("mean", "sd", "q0.05", "q0.9"),
-        *("P(> -9)", "P(< -9)", "P(> 1.5)", "P(< 1.5)", "P(> 7)", "P(< 7)"),
+        *("mean", "sd", "q0.05", "q0.9", "P(> -9)", "P(> 1.5)", "P(> 7)"),
     ]
+    assert below.columns.tolist() == ["mean", "sd", "P(< -9)", "P(< 1.5)", "P(< 7)"]
+    found = found.join(below.iloc[:, 2:])
     distributions = scipy.stats.uniform(0, 2), scipy.stats.trapezoid(0.25, 0.75, 1, 8)
     limits = [-9.0, 1.5], [7.0]
     for (_, row), distribution, own in zip(found.iterrows(), distributions, limits, strict=True):
@@ -42,26 +45,28 @@ def test_a_corrected_model_is_that_of_the_network():
         network, nuq.Input.box(jnp.zeros((2, 1)), half_width=jnp.array([[1.0], [2]]))
     )
     pairs = nuq.paired_draws(network, lin, jax.random.key(0), 1000, points="sobol", progress=False)
-    found = table(lin.corrected(pairs), limits=2.0, levels=(0.5,))
+    found = table(lin.corrected(pairs), limits=2.0, quantiles=(0.5,))
     exact = [(1 - np.log(2)) / 2, (2 - np.log(2)) / 4]
     np.testing.assert_allclose(found["P(> 2)"], exact, atol=0.01)
+    assert (np.abs(found["P(> 2)"] - exact) < 4 * found["+- P(> 2)"]).all()
+    assert (found["+- P(> 2)"] < 0.01).all()
     np.testing.assert_allclose(found["mean"], np.sinh([1, 2]) / [1, 2], rtol=0.01)
     np.testing.assert_allclose(found["q0.5"], 1, atol=0.03)
 
 
 def test_distributions_of_any_kind():
-    one = table(dist.Gumbel(1.0, 2.0), limits=6, levels=(0.95,), output_names=["level"])
+    one = table(dist.Gumbel(1.0, 2.0), limits=6, quantiles=(0.95,), output_names=["level"])
     distribution = scipy.stats.gumbel_r(1, 2)
     expected = [distribution.mean(), distribution.std(), distribution.ppf(0.95), distribution.sf(6)]
     np.testing.assert_allclose(one.loc["level"], expected, rtol=1e-4)
     scale = jnp.array([[1.0, 2.0], [3.0, 4.0]])
-    many = table(dist.Normal(0.0, scale), limits=3.0, sides="below")
+    many = table(dist.Normal(0.0, scale), limits=3.0, upper=False)
     np.testing.assert_allclose(many["P(< 3)"], scipy.stats.norm.cdf(3 / scale.ravel()), rtol=1e-5)
     assert many.index.tolist() == [(0, "y[0]"), (0, "y[1]"), (1, "y[0]"), (1, "y[1]")]
-    joint = table(LIN.joint(), levels=())
+    joint = table(LIN.joint(), quantiles=())
     np.testing.assert_allclose(joint["sd"], np.sqrt(LIN.variance), rtol=1e-5)
 
 
 def test_far_tails_are_those_of_the_logarithm():
-    found = table(dist.Normal(jnp.zeros(1), 1.0), limits=12.0, levels=())
+    found = table(dist.Normal(jnp.zeros(1), 1.0), limits=12.0, quantiles=())
     np.testing.assert_allclose(found["P(> 12)"], scipy.stats.norm.sf(12), rtol=1e-4)

@@ -186,6 +186,37 @@ def test_structures_transforms_and_known_values():
     assert f"num_converged={result.converged.sum()}" in repr(result) == str(result)
 
 
+def test_observations_and_noise_by_the_names_of_outputs():
+    f = nuq.Input.normal(jnp.zeros(2), 1.0)
+    y, scale = {"b": np.array([1.0, -1.0]), "a": np.zeros((2, 1))}, {"a": 0.1, "b": 0.3}
+    given = {"num_runs": 20_000}
+
+    def network(x):
+        return {"b": x.sum(), "a": x[:1]}
+
+    result = found(network, f, y, noise_scale=scale, **given)
+    rows = found(network, f, [[0.0, 1.0], [0.0, -1.0]], noise_scale=np.array([0.1, 0.3]), **given)
+    np.testing.assert_array_equal(result.draws, rows.draws)
+    # Linear: of two outputs and two inputs the mean squares of what is left are known.
+    precision = np.eye(2) + np.array([[1, 0], [1, 1]]).T @ np.diag([100, 1 / 0.09]) @ [
+        [1, 0],
+        [1, 1],
+    ]
+    whitened = np.diag([10, 1 / 0.3]) @ [[1, 0], [1, 1]]
+    mean = np.linalg.solve(precision, whitened.T @ [0, 1 / 0.3])
+    square = np.sum((whitened @ mean - [0, 1 / 0.3]) ** 2)
+    square += np.trace(whitened @ np.linalg.inv(precision) @ whitened.T)
+    np.testing.assert_allclose(result.misfit, np.sqrt(square / 2), rtol=0.04)
+    lin = nuq.linearize(network, f)
+    tangent, by_rows = (
+        lin.input_posterior(seen, noise_scale=noise)
+        for seen, noise in ((y, scale), ([[0.0, 1.0], [0.0, -1.0]], jnp.array([0.1, 0.3])))
+    )
+    np.testing.assert_allclose(tangent.mean, by_rows.mean, rtol=1e-5)
+    with pytest.raises(TypeError, match="y must have the structure of the outputs, a, b, got b; "):
+        found(network, f, {"b": 1.0}, noise_scale=0.1)
+
+
 @pytest.mark.slow
 def test_each_observation_is_found_as_if_alone():
     f = nuq.Input.box(jnp.zeros(2), half_width=1.0)
@@ -229,7 +260,7 @@ def test_what_is_too_hard_has_not_converged():
     lines = str(result).splitlines()
     assert "not converged" in lines[0]
     sd = result.covariance_matrix[1, 1] ** 0.5
-    assert lines[4].split() == ["f[1]", f"{result.mean[1]:.3g}", f"{sd:.3g}"]
+    assert lines[5].split() == ["f[1]", f"{result.mean[1]:.3g}", f"{sd:.3g}"]
 
 
 def test_network_without_finite_outputs():
@@ -302,6 +333,8 @@ def test_observation_a_thousand_standard_deviations_away():
     result = found(lambda x: x, nuq.Input.normal(jnp.zeros(1), 1.0), [1e3], noise_scale=1.0)
     log_evidence = -0.25e6 - 0.5 * math.log(4 * math.pi)
     assert_right(result, np.array([500.0]), np.array([[0.5]]), log_evidence)
+    assert abs(result.misfit - 500) < 0.1
+    assert "misfit 5e+02 of the noise" in str(result)
 
 
 def test_draws_have_the_type_of_the_input():

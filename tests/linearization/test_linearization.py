@@ -256,7 +256,12 @@ ERRORS = {
     "infinite slope": (
         lambda: linearize(lambda x: jnp.sqrt(jnp.abs(x)), BOX),
         ValueError,
-        "the Jacobian of network at the mean input must be finite",
+        r"the Jacobian of network at the mean input must be finite, .*\(0, 0\) \(y\[0\], f\[0\]\)",
+    ),
+    "an output's name for its position": (
+        lambda: LIN.marginals()["y[1]"],
+        TypeError,
+        r"got 'y\[1\]'; the position of an output is output_names.index",
     ),
     "point": (
         lambda: linearize(wide_net, BOX, np.zeros(2)),

@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 import nn_uq_dist as nuq
+from nn_uq_dist.inference import SobolIndices
 from nn_uq_dist.plots import (
     plot_band,
     plot_calibration,
@@ -239,6 +240,12 @@ def test_sensitivity():
     factor = jnp.array([[1.0, 0.0], [0.8, 0.6]])
     lin = nuq.Linearization([0.0], [[1.0, 1.0]], nuq.Input.normal(jnp.zeros(2), scale_tril=factor))
     assert "need not sum to 100" in plot_sensitivity(lin).axes[0].get_title()
+    shares, errors = np.array([[0.25, -0.01], [0.5, 0.4]]), np.full((2, 2), 0.02)
+    found = SobolIndices(shares, shares, errors, errors, ["wind", "tide"], ["a", "b"], 1000)
+    (axis,) = plot_sensitivity(found, outputs=["b", "a"]).axes
+    assert [text.get_text() for text in axis.texts] == ["50", "40", "25", "0"]
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["wind", "tide"]
+    assert axis.get_title().startswith("share of the network's variance (%)")
     wide = nuq.Linearization(jnp.zeros(3), jnp.ones((3, 70)), nuq.Input.box(jnp.zeros(70), 1.0))
     axis, bar = plot_sensitivity(wide).axes
     assert not axis.texts

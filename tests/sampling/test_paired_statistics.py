@@ -78,6 +78,16 @@ def repetitions(net, distribution, half_width, count, number, sequences=0, seed=
     return PairedDraws(inputs, net(inputs), linear, lin, KEY, sequences)
 
 
+def test_means_and_standard_deviations_are_printed():
+    lin = Linearization([1.0, 5.0], [[1.0, 0.0], [1.0, 3.0]], Input.box([0.0, 0.0], 1.0))
+    linear = lin.sample(KEY, (100,))
+    pairs = PairedDraws(np.zeros((100, 2)), linear, linear, lin, KEY, 0)
+    title, *rows = (row.split() for row in str(paired_statistics(pairs)).splitlines())
+    assert title == ["output", "mean", "+-", "sd", "+-"]
+    assert [row[:2] + row[3:4] for row in rows] == [["y[0]", "1", "0.577"], ["y[1]", "5", "1.83"]]
+    assert max(float(row[k]) for row in rows for k in (2, 4)) < 1e-6
+
+
 def truth(net, distribution, half_width):
     y = np.sort(net(grid_of_inputs(distribution, half_width)))
     upper = np.quantile(y, [0.95, 0.99])
