@@ -135,35 +135,33 @@ def as_output_distribution(
     return AdaptedDistribution(distribution)
 
 
-def require_univariate(
-    marginals: object, argument: str = "marginals", *, batched: bool = True
-) -> None:
+def require_univariate(marginals: object, name: str = "marginals", *, batched: bool = True) -> None:
     """Raise unless ``marginals`` are univariate and continuous, along the last batch axis."""
     if not isinstance(marginals, dist.Distribution):
         raise TypeError(
-            f"{argument} must be a NumPyro distribution, got {type(marginals).__name__}; pass a "
+            f"{name} must be a NumPyro distribution, got {type(marginals).__name__}; pass a "
             f"LinearizedMarginal or another univariate one with cdf and icdf"
         )
-    name = type(marginals).__name__
+    kind = type(marginals).__name__
     if marginals.event_shape:
         raise TypeError(
-            f"{argument} must be univariate, got {name} with event_shape {marginals.event_shape}; "
+            f"{name} must be univariate, got {kind} with event_shape {marginals.event_shape}; "
             f"give one distribution per output along the last batch axis, without to_event"
         )
     if marginals.is_discrete:
         raise TypeError(
-            f"{argument} must be continuous, got the discrete {name}; a discrete output has no "
+            f"{name} must be continuous, got the discrete {kind}; a discrete output has no "
             f"normal score"
         )
     if batched and not marginals.batch_shape:
         raise ValueError(
-            f"{argument} must have batch_shape (..., N_y), got () from {name}; use "
+            f"{name} must have batch_shape (..., N_y), got () from {kind}; use "
             f".expand((N_y,)) for outputs of one distribution"
         )
     missing = " and ".join(missing_functions(marginals))
     if missing:
         raise TypeError(
-            f"{argument} must have cdf and icdf, got {name} without {missing}; pass a "
+            f"{name} must have cdf and icdf, got {kind} without {missing}; pass a "
             f"LinearizedMarginal or another univariate distribution with both"
         )
 

@@ -137,12 +137,8 @@ class Linearization(LinearModel):
 
         Parameters
         ----------
-        noise_scale
-            Standard deviation :math:`\sigma \ge 0` of independent normal noise added to each
-            output; broadcasts against ``(..., N_y)``. Of outputs in a dict it may be a dict.
-            ``None`` for none.
-        noise_covariance
-            Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
+        noise_scale, noise_covariance
+            As for `marginals`.
 
         Raises
         ------
@@ -217,12 +213,8 @@ class Linearization(LinearModel):
 
         Parameters
         ----------
-        noise_scale
-            Standard deviation :math:`\sigma \ge 0` of independent normal noise added to each
-            output; broadcasts against ``(..., N_y)``. Of outputs in a dict it may be a dict.
-            ``None`` for none.
-        noise_covariance
-            Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
+        noise_scale, noise_covariance
+            As for `marginals`.
 
         Raises
         ------
