@@ -77,9 +77,12 @@ def require_finite(
     name: str,
     value: object,
     remedy: str = "remove or replace such entries",
-    axes: tuple[Sequence[str], ...] = (),
+    axes: Callable[[], tuple[Sequence[str], ...]] = tuple,
 ) -> None:
-    """Raise ``ValueError`` if concrete `value` holds NaN or infinity; `axes` names last entries."""
+    """Raise ``ValueError`` if concrete `value` holds NaN or infinity.
+
+    `axes` returns names of the entries along the last axes.
+    """
     _refuse(name, value, lambda numbers: ~np.isfinite(numbers), "be finite", remedy, axes)
 
 
@@ -147,7 +150,7 @@ def _refuse(
     is_wrong: Callable[[np.ndarray], np.ndarray],
     expected: str,
     remedy: str,
-    axes: tuple[Sequence[str], ...] = (),
+    axes: Callable[[], tuple[Sequence[str], ...]] = tuple,
 ) -> None:
     """Raise ``ValueError`` that shows the first wrong entry of a concrete value."""
     if is_concrete(value):
@@ -156,9 +159,9 @@ def _refuse(
         if wrong.any():
             # A single number needs no index.
             place = f" at index {first_index(wrong)}" if wrong.ndim else ""
-            if axes:
-                index = first_index(wrong)[-len(axes) :]
-                place += f" ({', '.join(names[i] for names, i in zip(axes, index, strict=True))})"
+            if named := axes():
+                index = first_index(wrong)[-len(named) :]
+                place += f" ({', '.join(names[i] for names, i in zip(named, index, strict=True))})"
             raise ValueError(
                 f"{name} must {expected}, got {numbers[wrong].ravel()[0]}{place}; {remedy}"
             )

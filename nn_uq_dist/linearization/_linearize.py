@@ -112,10 +112,10 @@ def linearize(
         ) from error
     where = "mean input" if at is None else "at"
     remedy = f"check the weights of the network and the {where}"
-    outputs, inputs = flat.structure.names, distribution.names
-    checks.require_finite(f"network({where})", value, remedy, (outputs,))
+    checks.require_finite(f"network({where})", value, remedy, lambda: (flat.structure.names,))
     what = f"the Jacobian of network at the {where}"
-    checks.require_finite(what, jacobian, remedy, (outputs, inputs))
+    names = flat.structure, distribution
+    checks.require_finite(what, jacobian, remedy, lambda: tuple(part.names for part in names))
     if at is not None:
         value = value + matvec(jacobian, distribution.mean - point)
     return Linearization(value, jacobian, distribution, output_structure=flat.output_structure)
