@@ -296,8 +296,10 @@ def _window(x: Array, sigma: Array, transform: Any, marks: _Landmarks) -> tuple[
     )
     low = jnp.max(jnp.where(scores <= -radius, marks.values, marks.values[0]), axis=0)
     high = jnp.min(jnp.where(scores >= radius, marks.values, marks.values[-1]), axis=0)
-    slack = _rounding(jnp.stack([first, last]), fixed)
-    return jnp.maximum(low, first - slack[0]), jnp.minimum(high, last + slack[1])
+    # The inverse of the map may be rounded to beyond an end of the support.
+    ends = jnp.clip(jnp.stack([first, last]), low, high)
+    slack = _rounding(ends, fixed)
+    return jnp.maximum(low, ends[0] - slack[0]), jnp.minimum(high, ends[1] + slack[1])
 
 
 def _on_lines(x: Array, knots: Array, values: Array) -> Array:

@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import connected_components
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._importance_weights import far_apart, tempered
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._student_mixture import distance_coefficients, monomials
+from nn_uq_dist.inference._student_mixture import SquaredDistances, monomials
 
 # Starts of an observation that are added at once. Half of the first are among the draws that all
 # observations share, far from each other, as the best may all be in one mode.
@@ -243,7 +243,7 @@ def missing_share(
     """
     d = points.shape[1]
     # Each in the precision of its row.
-    squares = distance_coefficients(precisions, points) @ monomials(points)
+    squares = SquaredDistances(precisions, points)(points, monomials(points))
     most = 2 * (d + _NEIGHBORS * np.sqrt(2 * d))
     near = squares < most
     if num_outputs >= d:

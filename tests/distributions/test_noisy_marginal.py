@@ -172,6 +172,21 @@ def test_values_out_of_reach():
     assert jnp.isfinite(far).all()
 
 
+def test_far_beyond_both_ends_of_a_bent_support(precision):
+    # The inverse of the map is rounded, at its ends too.
+    knots = jnp.linspace(-1.0, 1.0, 17)
+    base = CorrectedMarginal(nuq.LinearizedMarginal(0.0, [1.0]), knots, knots + 0.3 * knots**2)
+    sigma = {"float32": 3e-4, "float64": 3e-9}[precision]
+    noisy = NoisyMarginal(base, sigma)
+    value = jnp.array([-20.0, -3.0, 3.0, 6.0, 40.0])
+    away = np.where(value < 0, value + 0.7, value - 1.3)
+    np.testing.assert_allclose(noisy.log_prob(value), -0.5 * (away / sigma) ** 2, rtol=1e-4)
+    tail = jnp.where(value < 0, noisy.log_cdf(value), noisy.log_sf(value))
+    np.testing.assert_allclose(tail, -0.5 * (away / sigma) ** 2, rtol=1e-4)
+    slope = jax.vmap(jax.grad(noisy.log_prob))(value)
+    np.testing.assert_allclose(slope, -away / sigma**2, rtol=1e-4)
+
+
 @pytest.mark.parametrize("sigma", [0.01, 0.5])
 def test_far_tails_of_two_normals(precision, sigma):
     """Log densities where densities underflow: outliers, and where a chain may begin."""

@@ -337,6 +337,17 @@ def test_observation_a_thousand_standard_deviations_away():
     assert "misfit 5e+02 of the noise" in str(result)
 
 
+@pytest.mark.parametrize("noise", [1e-7, 1e-10])
+def test_hardly_any_noise_in_double_precision(noise, x64):
+    # Squared distances from the origin have no digits after the point in units of the noise.
+    f = nuq.Input.normal(jnp.zeros(2), 1.0)
+    result = found(lambda x: x, f, [3.0, 0.5], noise_scale=noise)
+    log_evidence = -0.5 * (9.25 + 2 * math.log(2 * math.pi))
+    assert result.converged
+    assert abs(result.log_evidence - log_evidence) < 4.5 / math.sqrt(result.effective_draws)
+    np.testing.assert_allclose(np.sqrt(result.variance), noise, rtol=0.05)
+
+
 def test_draws_have_the_type_of_the_input():
     f = nuq.Input.normal(jnp.zeros(2, jnp.bfloat16), jnp.ones(2, jnp.bfloat16))
     result = found(lambda x: x[:1], f, [1.0], noise_scale=0.3, num_runs=20_000)
