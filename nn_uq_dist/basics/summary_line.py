@@ -1,6 +1,7 @@
 """What objects print: a line of class, types and shapes for `repr`, small tables for ``print``."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -76,6 +77,16 @@ def described_line(instance: object, describe: Callable[[], tuple[str, dict[str,
     parts = [words] if words else []
     parts += [f"{size}={value}" for size, value in sizes.items()]
     return f"{name}({', '.join(parts)})"
+
+
+def to_error(values: Any, errors: Any) -> list[str]:
+    """Numbers with three digits, or as many as there are to a tenth of their errors."""
+    texts = []
+    for value, error in zip(np.ravel(values).tolist(), np.ravel(errors).tolist(), strict=True):
+        ratio = abs(value) / error if error > 0 else 0.0
+        digits = math.ceil(math.log10(ratio)) + 1 if 0 < ratio < math.inf else 3
+        texts.append(f"{value:.{min(max(digits, 3), 15)}g}")
+    return texts
 
 
 def number_table(headings: tuple[str, ...], names: list[str], *columns: Any) -> str:

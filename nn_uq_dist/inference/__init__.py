@@ -8,7 +8,7 @@ Of how probable it is that the network fails, read `_failure_probability.py` fir
 `_failure_search.py`, which learns where it fails. `_limit_state.py` says which runs fail, and has
 climbs to the limit and tangents there; `_markov_chains.py` has chains beyond the limit, and subset
 simulation, which is made of such. All lead to failing inputs. `_normal_mixture.py` has the
-distributions that are drawn from, and `_final_sample.py` the estimate, and what can be claimed.
+distributions that are drawn from, and `_failure_estimate.py` the estimate, and what can be claimed.
 
 Of the inputs behind observed outputs, read `_input_posterior.py` first. `_posterior_starts.py`
 finds where to begin and tells how much it may have missed, `_student_mixture.py` has the

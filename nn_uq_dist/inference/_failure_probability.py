@@ -13,8 +13,8 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import described_line, number_table
+from nn_uq_dist.inference._failure_estimate import FinalSample, claims, reach
 from nn_uq_dist.inference._failure_search import FailureSearch
-from nn_uq_dist.inference._final_sample import FinalSample, claims, reach
 from nn_uq_dist.inference._limit_state import Limits, design_points
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
@@ -35,6 +35,8 @@ class FailureProbability:
 
     Attributes
     ----------
+    limit
+        As given.
     probability, log_probability, standard_error
         Estimates, shaped as the limit; the standard error is that of the probability.
     upper_bound
@@ -79,6 +81,7 @@ class FailureProbability:
     (True, True)
     """
 
+    limit: Any
     probability: Any
     log_probability: Any
     standard_error: Any
@@ -105,9 +108,9 @@ class FailureProbability:
         return "", shown | {"converged": self.converged, "num_runs": self.num_runs}
 
     def __str__(self) -> str:
-        if not (shape := np.shape(self.probability)):
+        if not np.ndim(self.limit):
             return repr(self)
-        names = [f"[{', '.join(map(str, place))}]" for place in np.ndindex(shape)]
+        names = [f"{limit:.6g}" for limit in self.limit.flat]
         # As in a line, a standard error that cannot be trusted is not shown.
         judged = zip(self.standard_error.flat, self.converged.flat, strict=True)
         errors = [f"{error:.3g}" if is_so else "not converged" for error, is_so in judged]
@@ -257,6 +260,7 @@ def failure_probability(
     if not shape:
         given["converged"] = bool(given["converged"])
     return FailureProbability(
+        limit=np.asarray(limit)[()],
         **given,
         num_runs=space.num_runs,
         reach=reach(space.num_runs, final.count),

@@ -15,7 +15,7 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.summary_line import described_line, number_table
+from nn_uq_dist.basics.summary_line import described_line, number_table, to_error
 from nn_uq_dist.inference._importance_weights import systematic
 from nn_uq_dist.inference._posterior_sampling import NUM_DRAWS, Draws, sample_posteriors
 from nn_uq_dist.inference._posterior_starts import Observations
@@ -104,13 +104,14 @@ class InputPosterior:
     def __str__(self) -> str:
         if self.batch_shape:
             return repr(self)
-        variances = np.diagonal(self.covariance_matrix)
+        sd = np.sqrt(np.diagonal(self.covariance_matrix))
+        means = to_error(self._mean, sd)
         judged = "converged" if self.converged else "not converged"
         facts = f"{self.effective_draws:.0f} effective draws of {self.num_runs} runs"
         return (
             f"Inputs given the outputs: {judged}, {facts},\n"
             f"log evidence {self.log_evidence:.3g}, misfit {self.misfit:.2g} of the noise\n\n"
-            + number_table(("input", "mean", "sd"), self.names, self._mean, np.sqrt(variances))
+            + number_table(("input", "mean", "sd"), self.names, means, sd)
         )
 
     @property
@@ -295,8 +296,12 @@ def input_posterior(
     space = StandardSpace(flat, lambda outputs: outputs)
     if not 0 < space.num_variables <= _MOST_VARIABLES:
         raise ValueError(
-            f"f must have 1 to {_MOST_VARIABLES} random variables, got {space.num_variables}; "
-            f"linearize(network, f).input_posterior has no such limit"
+            f"f must have 1 to {_MOST_VARIABLES} random variables, got {space.num_variables}; pass "
+            + (
+                "an input that is not known exactly"
+                if space.num_variables == 0
+                else "fewer, or use linearize(network, f).input_posterior, which has no such limit"
+            )
         )
     structure = space.flat.output_structure
     observed = _observed(by_names("y", y, structure), space.flat.num_outputs)

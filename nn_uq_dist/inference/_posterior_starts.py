@@ -31,9 +31,9 @@ _DAMPING, _CHANGE = 0.1, 5.0
 # Least eigenvalue of a precision over its trace: rounding would leave none at smaller ones.
 _ROUNDING = 1e-13
 # Standard deviations of the squared distance of two draws within which they are neighbors,
-# and how many times as far by the precision of the other: with 1, 18% in place of 94% converge for
-# 12 outputs of leaky ReLU, as precisions jump at kinks; a sine's next mode is 1,000 times as far.
-_NEIGHBORS, _FAR = 4.0, 100.0
+# and how many times as far by the precision of the other: with 1, 18% in place of 92% converge for
+# 12 outputs of leaky ReLU, as precisions jump at kinks; a sine's next mode is 10,000 times as far.
+_NEIGHBORS, _FAR = 4.0, 1000.0
 # Starts of a mode up to which it was found by chance.
 _SELDOM = 2
 # Largest share of the posterior in modes without a start.
@@ -95,7 +95,6 @@ class Starts:
         points: FloatArray,
         precisions: FloatArray,
         log_densities: FloatArray,
-        num_outputs: int,
     ) -> None:
         """Add starts, and judge all."""
         self.points = np.concatenate([self.points, points])
@@ -106,7 +105,7 @@ class Starts:
         self.good = np.flatnonzero((logs >= lowest) & np.isfinite(logs))
         if self.good.size:
             points, precisions = self.points[self.good], self.precisions[self.good]
-            self.missing = missing_share(points, precisions, logs[self.good], num_outputs)
+            self.missing = missing_share(points, precisions, logs[self.good])
 
 
 def posterior_starts(
@@ -165,7 +164,7 @@ def posterior_starts(
         results = randomized_modes(misfits, flat[:, :d], flat[:, d:])
         groups = zip(*(np.split(part, len(active)) for part in results), strict=True)
         for b, (points, precisions, logs) in zip(active, groups, strict=True):
-            found[b].add(points, precisions, logs, num_outputs)
+            found[b].add(points, precisions, logs)
         active = [
             b for b in active if found[b].missing > MOST_MISSING and found[b].num_runs < most_runs
         ]
@@ -230,9 +229,7 @@ def randomized_modes(
     return z, _precision(jacobian), np.where(np.isfinite(cost), log_density, -np.inf)
 
 
-def missing_share(
-    points: FloatArray, precisions: FloatArray, log_densities: FloatArray, num_outputs: int
-) -> float:
+def missing_share(points: FloatArray, precisions: FloatArray, log_densities: FloatArray) -> float:
     """Share of the posterior in modes that no start has reached, as the starts tell.
 
     The share of probability, or of the variance of an input, if that is larger. The modes that one
@@ -246,10 +243,8 @@ def missing_share(
     squares = SquaredDistances(precisions, points)(points, monomials(points))
     most = 2 * (d + _NEIGHBORS * np.sqrt(2 * d))
     near = squares < most
-    if num_outputs >= d:
-        # At an extreme of the network the precision is none, and all other starts are near. With
-        # fewer outputs some directions have none everywhere, and modes may be surfaces.
-        near &= (squares < _FAR * most).T
+    # At an extreme of the network the precision is none, and all other starts are near.
+    near &= (squares < _FAR * most).T
     labels = connected_components(csr_array(near), directed=False)[1]
     numbers = np.bincount(labels)
     # The height of a mode, by its best start, times the volume of its starts in the middle: at an

@@ -32,7 +32,7 @@ from nn_uq_dist.basics.row_algebra import (
     norm,
     products,
 )
-from nn_uq_dist.basics.summary_line import number_table, summary_line
+from nn_uq_dist.basics.summary_line import number_table, summary_line, to_error
 from nn_uq_dist.box_gaussian import (
     Moments,
     NormalsGivenOutputs,
@@ -131,8 +131,9 @@ class LinearizedInputPosterior:
         if self.batch_shape or self.input.is_transformed or not checks.is_concrete(self):
             return repr(self)
         moments = self._taken
-        columns = np.asarray(moments.mean), np.asarray(norm(moments.root))
-        table = number_table(("input", "mean", "sd"), self.input.taken_names, *columns)
+        sd = np.asarray(norm(moments.root))
+        means = to_error(moments.mean, sd)
+        table = number_table(("input", "mean", "sd"), self.input.taken_names, means, sd)
         return f"Inputs given the outputs, log evidence {self.log_evidence:.3g}\n\n{table}"
 
     @cached_property

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cached_property
 from itertools import chain, combinations
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.chunks import in_padded_chunks
 from nn_uq_dist.basics.concrete import FloatArray, in_float64
-from nn_uq_dist.basics.summary_line import number_table
+from nn_uq_dist.basics.summary_line import number_table, to_error
 from nn_uq_dist.distributions import OutputDistribution, as_output_distribution
 from nn_uq_dist.sampling import distribution_functions as functions
 from nn_uq_dist.sampling import weighted_sample as moments
@@ -115,8 +116,9 @@ class PairedStatistics:
     def __str__(self) -> str:
         if self.batch_shape:
             return repr(self)
-        parts = self.mean, self.sd
-        columns = (part for found in parts for part in (found.value, found.standard_error))
+        columns: list[Any] = []
+        for found in (self.mean, self.sd):
+            columns += [to_error(found.value, found.standard_error), found.standard_error]
         return number_table(("output", "mean", "+-", "sd", "+-"), self._names, *columns)
 
     @property

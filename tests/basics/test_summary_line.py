@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics.summary_line import number_table
+from nn_uq_dist.basics.summary_line import number_table, to_error
 from nn_uq_dist.distributions import MonotoneSpline, NormalScoreTransform
 from nn_uq_dist.inputs import InputTerm, as_input
 
@@ -89,3 +89,5 @@ def test_tables_of_numbers():
         f"{'b' * 37}...  -2e-07   no",
     ]
     assert number_table(("", "n"), ["x"] * 23, range(23)).endswith("19\n... and 3 more")
+    numbers = to_error([1e8, 1e8, 1234.5678, np.pi, np.pi], [0.18, 0.0, 20.0, 100.0, np.nan])
+    assert numbers == ["100000000", "1e+08", "1.23e+03", "3.14", "3.14"]

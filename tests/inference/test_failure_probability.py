@@ -318,7 +318,7 @@ def test_one_line():
     assert "num_runs=5000" in line
     result = found(squares, PLANE, [9.0, 12.0], num_runs=5000)
     assert "limits=(2,)" in repr(result)
-    assert str(result).splitlines()[2].split()[:2] == ["[1]", f"{result.probability[1]:.3g}"]
+    assert str(result).splitlines()[2].split()[:2] == ["12", f"{result.probability[1]:.3g}"]
 
 
 @pytest.mark.slow

@@ -260,7 +260,9 @@ def test_what_is_too_hard_has_not_converged():
     lines = str(result).splitlines()
     assert "not converged" in lines[0]
     sd = result.covariance_matrix[1, 1] ** 0.5
-    assert lines[5].split() == ["f[1]", f"{result.mean[1]:.3g}", f"{sd:.3g}"]
+    name, mean, spread = lines[5].split()
+    assert (name, spread) == ("f[1]", f"{sd:.3g}")
+    assert abs(float(mean) - result.mean[1]) < 0.1 * sd
 
 
 def test_network_without_finite_outputs():

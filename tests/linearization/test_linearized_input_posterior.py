@@ -53,7 +53,8 @@ def test_gaussian_inputs_against_the_closed_form(outputs, inputs, noise, x64):
     )
     np.testing.assert_allclose(found.log_evidence, distribution.logpdf(y), rtol=1e-6)
     last = str(found).splitlines()[-1].split()
-    assert last == [f"f[{inputs - 1}]", f"{mean[-1]:.3g}", f"{sd[-1]:.3g}"]
+    assert last[::2] == [f"f[{inputs - 1}]", f"{sd[-1]:.3g}"]
+    assert abs(float(last[1]) - mean[-1]) < 0.1 * sd[-1]
     draws = np.asarray(found.sample(KEY, (4000,)))
     np.testing.assert_allclose((draws.mean(axis=0) - mean) / sd, np.zeros(inputs), atol=0.07)
     np.testing.assert_allclose(draws.std(axis=0) / sd, np.ones(inputs), atol=0.06)

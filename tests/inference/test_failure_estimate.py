@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import nn_uq_dist as nuq
-from nn_uq_dist.inference._final_sample import FinalSample, reach
+from nn_uq_dist.inference._failure_estimate import FinalSample, reach
 from nn_uq_dist.inference._limit_state import Limits
 from nn_uq_dist.inference._normal_mixture import HalfSpace, Normal, NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace
