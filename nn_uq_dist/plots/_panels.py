@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 # From the palette of M. Okabe and K. Ito, Color Universal Design (2008), which readers with any
 # color vision can tell apart; the lines also differ in lightness, for print without color.
-BLUE, SKY, VERMILION = "#0072B2", "#56B4E9", "#D55E00"
+# Bands are opaque, so that they look as in the legend where one lies on the other.
+BLUE, SKY, PALE, VERMILION = "#0072B2", "#97D1F1", "#CCE9F8", "#D55E00"
 LIGHT_GRAY, GRAY = "#C4C4C4", "#606060"
 
 PANEL_INCHES = (2.6, 2.0)

@@ -11,7 +11,7 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import Limits, Marginals, NetworkDraws
 from nn_uq_dist.plots import _panels
-from nn_uq_dist.plots._panels import BLUE, GRAY, SKY, SMALL, VERMILION
+from nn_uq_dist.plots._panels import BLUE, GRAY, PALE, SKY, SMALL, VERMILION
 from nn_uq_dist.plots._shown import INNER, LEVELS, MEDIAN, OUTER, Outputs, Shown, prepare
 
 if TYPE_CHECKING:
@@ -132,8 +132,8 @@ def _draw_bands(
     axis: "Axes", x: FloatArray, word: str, bands: FloatArray, of_draws: FloatArray | None
 ) -> None:
     axis.plot(x, bands[2], color=BLUE, lw=1.6, label=f"{word}: {MEDIAN}")
-    axis.fill_between(x, bands[0], bands[4], color=SKY, alpha=0.3, lw=0, label=OUTER)
-    axis.fill_between(x, bands[1], bands[3], color=SKY, alpha=0.45, lw=0, label=INNER)
+    axis.fill_between(x, bands[0], bands[4], color=PALE, lw=0, label=OUTER)
+    axis.fill_between(x, bands[1], bands[3], color=SKY, lw=0, label=INNER)
     if of_draws is not None:
         names = ["the same of the draws", *[None] * 4]
         for values, name, style in zip(of_draws, names, ("--", ":", "-", ":", "--"), strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import Marginals, NetworkDraws, is_made_of
 from nn_uq_dist.diagnostics.output_functions import Tails
-from nn_uq_dist.plots._panels import BLUE, SKY, SMALL, VERMILION, add_note, panels, wrapped
+from nn_uq_dist.plots._panels import BLUE, PALE, SMALL, VERMILION, add_note, panels, wrapped
 from nn_uq_dist.plots._shown import Outputs, prepare
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def plot_calibration(
         count = shown.columns[j].size
         band = dkw_half_width(count)
         curve, peak = ecdf_difference(transforms[:count, j])
-        axis.axhspan(-band, band, color=SKY, alpha=0.35, lw=0, label=f"{100 * COVERAGE:g}% band")
+        axis.axhspan(-band, band, color=PALE, lw=0, label=f"{100 * COVERAGE:g}% band")
         axis.axhline(0, color="black", ls=":", lw=0.8)
         label = f"share of draws below minus {shown.word}"
         axis.plot(*curve, color=BLUE, lw=1.3, label=label)

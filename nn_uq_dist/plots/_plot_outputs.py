@@ -12,6 +12,7 @@ from nn_uq_dist.diagnostics.arguments import Limits, Marginals, NetworkDraws
 from nn_uq_dist.plots._panels import (
     BLUE,
     GRAY,
+    PALE,
     SKY,
     SMALL,
     add_limits,
@@ -100,10 +101,10 @@ def plot_marginals(
     curve = x, density = shown.densities()
     bands = shown.bands()
     for j, axis in enumerate(made.axes):
-        for (a, b), alpha, name in (((0, 4), 0.3, OUTER), ((1, 3), 0.45, INNER)):
+        for (a, b), color, name in (((0, 4), PALE, OUTER), ((1, 3), SKY, INNER)):
             at = np.linspace(bands[a, j], bands[b, j], 101)
             heights = np.interp(at, x[:, j], density[:, j])
-            axis.fill_between(at, heights, color=SKY, alpha=alpha, lw=0, label=name)
+            axis.fill_between(at, heights, color=color, lw=0, label=name)
         shown.draw_density(axis, j, curve)
         top = np.interp(bands[2, j], x[:, j], density[:, j])
         axis.vlines(bands[2, j], 0, top, BLUE, linestyles="dashed", lw=1, label=MEDIAN)

@@ -127,7 +127,7 @@ class Shown:
                     rounded = float(self.draws.dtype.type(limit))
                 beyond = np.mean(column > rounded if score > 0 else column < rounded)
                 error = math.sqrt(beyond * (1 - beyond) / column.size)
-                words += f"\ndraws {beyond:.2g}" + (f" ± {error:.1g}" if error else "")
+                words += f"\ndraws {_with_error(beyond, error)}"
             found[limit] = words
         return found
 
@@ -143,6 +143,16 @@ class Shown:
                 f"every shown output must have at least {arguments.MINIMUM_DRAWS} finite draws, "
                 f"got {', '.join(few)}; leave such outputs out with outputs="
             )
+
+
+def _with_error(value: float, error: float) -> str:
+    """A share and its standard error, to the first digit of the error."""
+    if not error:
+        return f"{value:.2g}"
+    decimals = max(-math.floor(math.log10(error)), 0)
+    if decimals > 5:
+        return f"{value:.2g} ± {error:.1g}"
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
 
 
 def prepare(
