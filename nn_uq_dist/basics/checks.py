@@ -232,7 +232,8 @@ def as_sampling(key: Any, sample_shape: Any) -> tuple[jax.Array, tuple[int, ...]
     if np.ndim(sample_shape) != 1:
         got = _shown(sample_shape)
         raise TypeError(f"sample_shape must be a tuple, got {got}; pass (10,) for ten draws")
-    return as_key("key", key), tuple(sample_shape)
+    sizes = [positive_int("sample_shape", size, minimum=0) for size in sample_shape]
+    return as_key("key", key), tuple(sizes)
 
 
 def third_is_key[**P, T](function: Callable[P, T]) -> Callable[P, T]:

@@ -1,8 +1,11 @@
 """The table of the distributions themselves: moments, quantiles, probabilities beyond limits."""
 
-from collections.abc import Sequence
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
@@ -10,11 +13,18 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics import arguments
+from nn_uq_dist.distributions import OutputDistribution
 from nn_uq_dist.linearization import CorrectedLinearization
-from nn_uq_dist.sampling import paired_statistics
+from nn_uq_dist.sampling import PairedDraws
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# Groups of independent pairs that are left out in turn, and other keys of corrections. Errors of
+# random tanh networks are 1.2 to 1.5 times those that are seen over keys, of the borehole .7 to
+# 1.1; 89 to 96% of 95% intervals hold.
+GROUPS, KEYS = 10, 5
+PER_PAIR = "base_inputs", "network", "linear"
 
 
 def table(
@@ -24,6 +34,7 @@ def table(
     upper: bool = True,
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
     output_names: Sequence[str] | None = None,
+    progress: bool = True,
 ) -> "pd.DataFrame":
     """Moments, quantiles and probabilities beyond limits, from the distributions alone.
 
@@ -41,14 +52,17 @@ def table(
         Levels in (0, 1).
     output_names
         Names of the `N_y` outputs. Default: those of the model.
+    progress
+        Whether a progress bar may appear, which it does after two seconds of work.
 
     Returns
     -------
     pandas.DataFrame
         A row for each output, of each point of a batch; columns ``mean``, ``sd``, ``q0.05`` and so
         on, and ``P(> 14)`` or ``P(< 14)``. Of a corrected linearization ``+- P(> 14)`` is the
-        standard error of that probability by its pairs. NaN where a limit is not asked of an
-        output.
+        standard error of that probability: it is corrected anew without each tenth of the pairs, or
+        each of their Sobol sequences, in turn (the jackknife: B. Efron and C. Stein, Ann. Statist.
+        9, 1981). NaN where a limit is not asked of an output, and errors of fewer than 20 pairs.
 
     Raises
     ------
@@ -85,19 +99,63 @@ def table(
     for level in known:
         at = jnp.asarray(level, distribution.mean.dtype)
         columns[f"q{level:g}"] = _row(distribution.icdf(at), rows)
+    beyond = _beyond(distribution, of_all, upper=upper)
+    errors = np.full(beyond.shape, np.nan)
+    corrected = marginals if isinstance(marginals, CorrectedLinearization) else None
+    if corrected is not None and of_all.size and corrected.pairs.num_samples >= 2 * GROUPS:
+        errors = _standard_errors(corrected, of_all, upper=upper, progress=progress)
     repeats = len(columns["mean"]) // len(names)
-    for limit in of_all:
+    for limit, share, error in zip(of_all, beyond, errors, strict=True):
         asked = np.tile([limit in limits for limits in of_outputs], repeats)
-        at = jnp.asarray(limit, distribution.mean.dtype)
-        beyond = np.exp(_row((distribution.log_sf if upper else distribution.log_cdf)(at), rows))
         title = f"P({'>' if upper else '<'} {limit:g})"
-        columns[title] = np.where(asked, beyond, np.nan)
-        if isinstance(marginals, CorrectedLinearization):
-            error = paired_statistics(marginals.pairs).exceedance(limit).standard_error
-            columns[f"+- {title}"] = np.where(asked, error.ravel(), np.nan)
+        columns[title] = np.where(asked, share, np.nan)
+        if corrected is not None:
+            columns[f"+- {title}"] = np.where(asked, error, np.nan)
     frame: pd.DataFrame = pandas.DataFrame(columns, index=arguments.row_index(shape[:-1], names))
     return frame
 
 
 def _row(values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     return np.broadcast_to(np.asarray(values, np.float64), shape).ravel()
+
+
+def _beyond(distribution: OutputDistribution, limits: FloatArray, *, upper: bool) -> FloatArray:
+    """Probabilities beyond limits, a row for each of them."""
+    log_probability = distribution.log_sf if upper else distribution.log_cdf
+    found = [log_probability(jnp.asarray(limit, distribution.mean.dtype)) for limit in limits]
+    shape = len(found), math.prod(distribution.batch_shape)
+    return np.exp([_row(part, distribution.batch_shape) for part in found]).reshape(shape)
+
+
+def _standard_errors(
+    model: CorrectedLinearization, limits: FloatArray, *, upper: bool, progress: bool
+) -> FloatArray:
+    """Standard errors of probabilities beyond limits, by leaving out groups of pairs.
+
+    Corrections of a single point draw from a polynomial of the inputs with the key of the pairs:
+    with few pairs left out the same draws are made, and what these add is seen with other keys.
+    """
+    from tqdm import tqdm
+
+    groups, others = list(_left_out(model.pairs)), []
+    if not model.batch_shape:
+        keys = jax.random.split(model.pairs.key, KEYS)
+        others = [dataclasses.replace(model.pairs, key=key) for key in keys]
+    found = []
+    for pairs in tqdm([*groups, *others], delay=2, disable=not progress):
+        anew = model.linearization.corrected(pairs)
+        found.append(_beyond(arguments.as_marginals(anew, batched=True)[0], limits, upper=upper))
+    variance = np.var(found[: len(groups)], axis=0) * (len(groups) - 1)
+    if others:
+        variance += np.var(found[len(groups) :], axis=0, ddof=1)
+    return np.sqrt(variance)
+
+
+def _left_out(pairs: PairedDraws) -> Iterator[PairedDraws]:
+    """The pairs without each group of them in turn."""
+    sequences = pairs.num_randomizations if pairs.num_randomizations > 1 else 0
+    number = sequences or GROUPS
+    group = np.arange(pairs.num_samples) * number // pairs.num_samples
+    for k in range(number):
+        fields = {name: getattr(pairs, name)[group != k] for name in PER_PAIR}
+        yield dataclasses.replace(pairs, **fields, num_randomizations=max(sequences - 1, 0))

@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from numpyro.distributions import Distribution
+from scipy.special import chdtrc
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
@@ -52,10 +53,11 @@ class InputPosterior:
         Of the random numbers that the network takes, in the order of `names`.
     log_evidence : array, shape batch_shape
         Log density of the observed outputs, estimated.
-    misfit : array, shape batch_shape
-        Root mean square of what the network's outputs at the draws leave of the observed ones, in
-        units of the noise. About 1; many units if no input explains the observation, to which the
-        draws are then merely nearest.
+    p_value : array, shape batch_shape
+        Probability, before anything was observed, of observations as far from what inputs and noise
+        lead to expect as this one (G. E. P. Box, J. R. Stat. Soc. A 143, 1980), by the chi-squared
+        distribution: exact for a linear network. If it is tiny, the draws are merely the inputs
+        that come closest.
     converged : array, shape batch_shape
         Whether the draws can be trusted, as far as the runs show.
     pareto_k, effective_draws : array, shape batch_shape
@@ -73,14 +75,14 @@ class InputPosterior:
     >>> y = jnp.array([[0.5, 0.5], [0.0, -0.5]])  # two observations, each of an input of its own
     >>> found = nuq.input_posterior(jnp.tanh, f, y, noise_scale=0.1, key=jax.random.key(0))
     >>> found
-    InputPosterior(num_inputs=2, batch_shape=(2,), num_converged=2)
+    InputPosterior(num_inputs=2, batch_shape=(2,), num_converged=2, least_p_value=0.6)
     >>> found.sample(jax.random.key(1), (100,)).shape
     (100, 2, 2)
     """
 
     covariance_matrix: FloatArray
     log_evidence: FloatArray
-    misfit: FloatArray
+    p_value: FloatArray
     converged: NDArray[np.bool_]
     pareto_k: FloatArray
     effective_draws: FloatArray
@@ -98,6 +100,7 @@ class InputPosterior:
             return "", facts | {
                 "batch_shape": self.batch_shape,
                 "num_converged": int(np.sum(self.converged)),
+                "least_p_value": f"{np.min(self.p_value):.2g}",
             }
         return "", facts | {"converged": bool(self.converged)}
 
@@ -110,8 +113,8 @@ class InputPosterior:
         facts = f"{self.effective_draws:.0f} effective draws of {self.num_runs} runs"
         return (
             f"Inputs given the outputs: {judged}, {facts},\n"
-            f"log evidence {self.log_evidence:.3g}, misfit {self.misfit:.2g} of the noise\n\n"
-            + number_table(("input", "mean", "sd"), self.names, means, sd)
+            f"log evidence {self.log_evidence:.3g}, p-value of the observation "
+            f"{self.p_value:.2g}\n\n" + number_table(("input", "mean", "sd"), self.names, means, sd)
         )
 
     @property
@@ -164,7 +167,7 @@ class InputPosterior:
         The dimensions are chain, draw, those of the batch (``point``, or ``point_0``, ...) and
         ``input``, with `names`. Equal draws follow each other, so that ArviZ's effective sample
         size counts them as what they are. `converged`, `pareto_k`, `effective_draws`,
-        `log_evidence`, `misfit` and `num_runs` are in the group ``convergence``.
+        `log_evidence`, `p_value` and `num_runs` are in the group ``convergence``.
 
         Raises
         ------
@@ -174,7 +177,7 @@ class InputPosterior:
         xarray = checks.require_extra("xarray", "to_datatree")
         rank = len(self.batch_shape)
         dims = ["point"] if rank == 1 else [f"point_{axis}" for axis in range(rank)]
-        names = "converged", "pareto_k", "effective_draws", "log_evidence", "misfit", "num_runs"
+        names = "converged", "pareto_k", "effective_draws", "log_evidence", "p_value", "num_runs"
         facts = {name: (dims, getattr(self, name)) for name in names}
         draws = (("chain", "draw", *dims, "input"), self._draws[None])
         sizes = zip(draws[0], draws[1].shape, strict=True)
@@ -406,7 +409,7 @@ def _reduced(
         "covariance_matrix": covariance,
         "_draws": inputs[rows],
         "log_evidence": drawn.log_evidence,
-        "misfit": math.sqrt(drawn.squared_misfit / num_outputs),
+        "p_value": chdtrc(num_outputs, drawn.squared_distance),
         "converged": drawn.converged,
         "pareto_k": drawn.pareto_k,
         "effective_draws": drawn.effective,

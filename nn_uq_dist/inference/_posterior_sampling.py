@@ -78,12 +78,19 @@ class Draws:
     num_runs: int
 
     @property
-    def squared_misfit(self) -> float:
-        """Mean of the squared misfits, added over the outputs, in units of the noise."""
+    def squared_distance(self) -> float:
+        """Least sum of the squares of a point and its misfits, NaN without any weight.
+
+        Around that point the posterior is about normal: the sum is larger by the number of
+        variables on average, which is known better than its least value.
+        """
         weights = np.exp(self.log_weights)
         used = (weights > 0) & np.isfinite(self.log_target)
-        squares = -2 * self.log_target[used] - np.sum(self.points[used] ** 2, axis=1)
-        return float(weights[used] @ squares / weights[used].sum()) if used.any() else math.nan
+        if not used.any():
+            return math.nan
+        squares = -2 * self.log_target[used]
+        mean = weights[used] @ squares / weights[used].sum()
+        return float(np.clip(mean - self.points.shape[1], 0, squares.min()))
 
 
 class _Search:

@@ -94,7 +94,8 @@ class OutputStructure:
             got = _names_of_leaves(tree, "y")
             raise TypeError(
                 f"{name} must have the structure of the outputs, {', '.join(keys)}, got "
-                f"{', '.join(got) or 'nothing'}; pass a number for each output"
+                f"{', '.join(got) or 'nothing'}; pass a number for each output, and leave outputs "
+                f"that have none out of the network"
             )
         parts = []
         for key, leaf, shape in zip(keys, leaves, self.shapes, strict=True):

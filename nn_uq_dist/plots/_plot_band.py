@@ -12,7 +12,7 @@ from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import Limits, Marginals, NetworkDraws
 from nn_uq_dist.plots import _panels
 from nn_uq_dist.plots._panels import BLUE, GRAY, PALE, SKY, SMALL, VERMILION
-from nn_uq_dist.plots._shown import INNER, LEVELS, MEDIAN, OUTER, Outputs, Shown, prepare
+from nn_uq_dist.plots._shown import INNER, LEVELS, MEDIAN, OUTER, Outputs, Shown, Units, prepare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +29,7 @@ def plot_band(
     x: ArrayLike | None = None,
     outputs: Outputs | None = None,
     limits: Limits | None = None,
+    units: Units | None = None,
     deviation: bool = False,
     xlabel: str | None = None,
     ylabel: str | None = None,
@@ -57,13 +58,15 @@ def plot_band(
     limits
         As in `plot_marginals`. Each is a line, with the largest of the probabilities beyond it, on
         the side that fewer medians lie, and the places that have it, to two digits.
+    units
+        One for all outputs, or a dict by output.
     deviation
         Whether to show deviations from the mean. It helps if the bands are narrow compared with the
         changes of the mean.
     xlabel
         Label of the positions. Default: ``"output"``, or ``"point"``.
     ylabel
-        Label of the values, with their unit. Default: none, or the name of the one output.
+        Label of the values. Default: the one unit, or the name of the one output with its unit.
     point_names
         Names of the points of a batch. Default: their numbers.
     output_names, ax
@@ -94,7 +97,7 @@ def plot_band(
     [0. 0. 1.]
     """
     shown = prepare(
-        model, draws, outputs, output_names, limits=limits, point_names=point_names,
+        model, draws, outputs, output_names, units=units, limits=limits, point_names=point_names,
         over_points=True,
     )  # fmt: skip
     kind = "output" if shown.output is None else "point"
@@ -111,7 +114,9 @@ def plot_band(
         of_draws = np.transpose(found) - origin
     (_draw_bars if x is None else _draw_bands)(axis, positions, shown.word, bands, of_draws)
     if x is None:
-        _panels.write_names(axis, "x", positions, shown.names)
+        _panels.write_names(
+            axis, "x", positions, shown.names if isinstance(units, str) else shown.labels
+        )
         axis.set_xlim(-0.6, len(positions) - 0.4)
     axis.margins(y=0.12)
     places = shown.names if x is None else [f"{at:g}" for at in positions]
@@ -120,7 +125,8 @@ def plot_band(
     if len(lines) > 3:
         lines[3:] = [f"and of {len(lines) - 3} others"]
     _panels.add_note(axis, lines)
-    subject = ylabel if ylabel is not None else shown.output or ""
+    of_all = units if isinstance(units, str) else ""
+    subject = ylabel if ylabel is not None else shown.output or of_all
     axis.set_ylabel(f"{subject}, deviation from the mean".lstrip(" ,") if deviation else subject)
     axis.set_xlabel(kind if xlabel is None else xlabel)
     axis.tick_params(labelsize=SMALL)

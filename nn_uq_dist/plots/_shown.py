@@ -212,6 +212,11 @@ def labels_of(names: Sequence[str], units: Units | None) -> list[str]:
     """Return the names with their units."""
     if units is None:
         return list(names)
+    if not isinstance(units, str | Mapping):
+        raise TypeError(
+            f"units must be a text or a dict of texts by output, got {type(units).__name__}; pass "
+            f"'m' or {{{names[0]!r}: 'm'}}"
+        )
     of = dict.fromkeys(names, units) if isinstance(units, str) else units
     arguments.require_known("units", of, names)
     return [f"{name} ({of[name]})" if name in of else name for name in names]

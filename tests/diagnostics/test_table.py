@@ -70,3 +70,22 @@ def test_distributions_of_any_kind():
 def test_far_tails_are_those_of_the_logarithm():
     found = table(dist.Normal(jnp.zeros(1), 1.0), limits=12.0, quantiles=())
     np.testing.assert_allclose(found["P(> 12)"], scipy.stats.norm.sf(12), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_errors_are_those_of_the_printed_probabilities():
+    def network(x):
+        return jnp.where(x > 0.9, jnp.nan, x + 0.2 * x**2)
+
+    lin = nuq.linearize(network, nuq.Input.box(jnp.zeros(1), half_width=1.0))
+    keys = jax.random.split(jax.random.key(0), 12)
+    found = []
+    for key in keys:
+        with pytest.warns(RuntimeWarning, match="NaN"):
+            pairs = nuq.paired_draws(network, lin, key, 200, progress=False)
+        found.append(table(lin.corrected(pairs), limits=0.5, quantiles=()).iloc[0, 2:].to_list())
+    share, error = np.array(found, float).T
+    # Of the finite outputs, by the draws alone.
+    exact = 1 - ((0.35**0.5 - 0.5) / 0.2 + 1) / 1.9
+    assert np.mean(np.abs(share - exact) < 2 * error) >= 9 / 12
+    assert 0.5 < np.sqrt(np.mean(error**2)) / share.std() < 2

@@ -122,6 +122,12 @@ def test_a_batch_is_shown_by_bands_alone(many):
     of_draws = np.median(pairs.network[..., 1], axis=0)
     np.testing.assert_allclose(axis.lines[3].get_ydata(), of_draws, rtol=1e-5)
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("point", "y[1]")
+    (axis,) = plots.plot_band(lin, outputs=[1], units={"y[1]": "mm"}).axes
+    assert axis.get_ylabel() == "y[1] (mm)"
+    (axis,) = plots.plot_band(lin[0], units="mm").axes
+    assert axis.get_ylabel() == "mm"
+    with pytest.raises(TypeError, match=r"units must be a text or a dict .*, got int; pass 'm' or"):
+        plots.plot_band(lin[0], units=3)
     (axis,) = plots.plot_band(lin, outputs=[1], point_names=["a", "b", "c"], limits=0.5).axes
     assert [text.get_text() for text in axis.get_xticklabels()] == ["a", "b", "c"]
     table = nuq.diagnostics.table(lin, limits=0.5)["P(> 0.5)"].unstack()["y[1]"]
