@@ -75,7 +75,7 @@ class InputPosterior:
     >>> y = jnp.array([[0.5, 0.5], [0.0, -0.5]])  # two observations, each of an input of its own
     >>> found = nuq.input_posterior(jnp.tanh, f, y, noise_scale=0.1, key=jax.random.key(0))
     >>> found
-    InputPosterior(num_inputs=2, batch_shape=(2,), num_converged=2, least_p_value=0.6)
+    InputPosterior(num_inputs=2, batch_shape=(2,), num_converged=2, least_p_value=0.58)
     >>> found.sample(jax.random.key(1), (100,)).shape
     (100, 2, 2)
     """
