@@ -64,8 +64,14 @@ WRONG = [
     (table, "limits", "3", TypeError, "limits must be an array of real numbers, got str"),
     (table, "limits", {"y[1]": np.nan}, ValueError, r"limits\['y\[1\]'\] must be numbers, got NaN"),
     (table, "limits", [1e7, 1e7 + 1], ValueError, "limits must differ in their first six digits"),
-    (table, "levels", (5, 95), ValueError, r"levels must be .* got \(5, 95\); pass fractions"),
-    (table, "sides", "upper", ValueError, "sides must be 'above', 'below' or 'both', got 'upper'"),
+    (
+        table,
+        "quantiles",
+        (5, 95),
+        ValueError,
+        r"quantiles must be .*\(5, 95\); pass fractions",
+    ),
+    (table, "upper", "above", TypeError, "upper must be True or False, got 'above'; leave it out"),
 ]
 
 

@@ -299,7 +299,7 @@ MISTAKES = {
     ),
     "weights that are NaN": (
         lambda: lambda x: jnp.nan * x,
-        "must be finite, got nan at index (0,); check the weights of the network",
+        "must be finite, got nan at index (0,) (y[0]); check the weights of the network",
     ),
 }
 
