@@ -79,18 +79,20 @@ class Draws:
 
     @property
     def squared_distance(self) -> float:
-        """Least sum of the squares of a point and its misfits, NaN without any weight.
+        """Least sum of the squares of a point and its misfits, infinite without any weight.
 
-        Around that point the posterior is about normal: the sum is larger by the number of
-        variables on average, which is known better than its least value.
+        Around that point the posterior is about normal in some directions: there the sum is larger
+        by their number on average, half of its variance, which is known better than its least
+        value. In the others, as along a ring, the sum may be constant.
         """
         weights = np.exp(self.log_weights)
         used = (weights > 0) & np.isfinite(self.log_target)
         if not used.any():
-            return math.nan
-        squares = -2 * self.log_target[used]
-        mean = weights[used] @ squares / weights[used].sum()
-        return float(np.clip(mean - self.points.shape[1], 0, squares.min()))
+            return math.inf
+        squares, weights = -2 * self.log_target[used], weights[used] / weights[used].sum()
+        mean = weights @ squares
+        directions = min(self.points.shape[1], weights @ (squares - mean) ** 2 / 2)
+        return float(np.clip(mean - directions, 0, squares.min()))
 
 
 class _Search:

@@ -72,7 +72,7 @@ class OutputStructure:
         leaves = [jnp.asarray(leaf, dtype).reshape(-1) for leaf in jax.tree.leaves(output)]
         return leaves[0] if len(leaves) == 1 else jnp.concatenate(leaves)
 
-    def as_vector(self, name: str, value: Any) -> Any:
+    def as_vector(self, name: str, value: Any, *, each: bool = False) -> Any:
         """Numbers of the outputs by their names, such as a dict, as vectors ``(..., N_y)``.
 
         Parameters
@@ -82,6 +82,8 @@ class OutputStructure:
         value
             In the structure of the outputs: for each array its numbers, leading axes in front, or
             one number for all of them.
+        each
+            Whether each number of an array is needed.
 
         Raises
         ------
@@ -92,6 +94,11 @@ class OutputStructure:
         keys = _names_of_leaves(self.tree, "y")
         if tree != self.tree:
             got = _names_of_leaves(tree, "y")
+            if got == keys:
+                raise TypeError(
+                    f"{name} must have lists and tuples where the network returns them, got "
+                    f"{tree}; pass {self.tree}"
+                )
             raise TypeError(
                 f"{name} must have the structure of the outputs, {', '.join(keys)}, got "
                 f"{', '.join(got) or 'nothing'}; pass a number for each output, and leave outputs "
@@ -103,7 +110,7 @@ class OutputStructure:
             # NumPy's numbers keep their digits; the type is chosen where they are used.
             part: Any = given if isinstance(given, Array) else np.asarray(given)
             lead = part.shape[: part.ndim - len(shape)]
-            if part.ndim and part.shape != (*lead, *shape):
+            if (part.ndim or each) and part.shape != (*lead, *shape):
                 raise ValueError(
                     f"{name}[{key!r}] must have shape {('...', *shape)}, as the output, got shape "
                     f"{part.shape}; pass a number for each entry"
@@ -124,12 +131,16 @@ class OutputStructure:
 
 
 def by_names(
-    name: str, value: OutputNumbers | None, structure: OutputStructure | None
+    name: str,
+    value: OutputNumbers | None,
+    structure: OutputStructure | None,
+    *,
+    each: bool = False,
 ) -> ArrayLike | None:
     """A dict of numbers of the outputs as vectors ``(..., N_y)``; anything else as it is."""
     if structure is None or not isinstance(value, Mapping):
         return value  # type: ignore[return-value] # refused where it is used
-    found: ArrayLike = structure.as_vector(name, value)
+    found: ArrayLike = structure.as_vector(name, value, each=each)
     return found
 
 

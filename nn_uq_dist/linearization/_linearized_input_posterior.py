@@ -233,7 +233,7 @@ def linearized_input_posterior(
     """Check the arguments: see `nn_uq_dist.Linearization.input_posterior`; `own_noise` is added."""
     size, remedy = model.num_outputs, "pass the observed value of each output"
     structure = model.output_structure
-    given: Any = by_names("y", y, structure)
+    given: Any = by_names("y", y, structure, each=True)
     y = checks.as_vectors("y", given, "N_y", size, remedy, model.batch_shape)
     checks.require_finite("y", y, "leave the output out of the network where it is missing")
     batch_shape = np.broadcast_shapes(np.shape(y)[:-1], model.batch_shape)

@@ -201,7 +201,7 @@ def test_observations_and_noise_by_the_names_of_outputs():
     jacobian = np.array([[1.0, 0.0], [1.0, 1.0]])
     covariance = jacobian @ jacobian.T + np.diag([0.01, 0.09])
     square = np.array([0, 1]) @ np.linalg.solve(covariance, [0, 1])
-    np.testing.assert_allclose(result.p_value, chi2(2).sf(square), rtol=0.04)
+    np.testing.assert_allclose(result.p_value, chi2(2).sf(square), rtol=0.15)
     lin = nuq.linearize(network, f)
     tangent, by_rows = (
         lin.input_posterior(seen, noise_scale=noise)
@@ -322,6 +322,7 @@ def test_observations_out_of_reach_leave_others_alone(far, recwarn):
     assert result.converged.tolist() == [True, True, False]
     np.testing.assert_array_equal(result.draws[:, :2], others.draws)
     assert result.log_evidence[2] == -math.inf
+    assert result.p_value[2] == 0
     assert np.isnan(result.mean[2]).all()
     assert not recwarn.list
 

@@ -91,6 +91,10 @@ def test_numbers_by_the_names_of_outputs():
         ),
         ({"flow": 1.0, "levels": np.zeros(2)}, r"y\['levels'\] must have shape \('...', 3\), as"),
         ({"flow": np.zeros(2), "levels": np.zeros((4, 3))}, "the leading axes of y must fit each"),
+        ({"flow": 1.0, "levels": 0.2}, r"y\['levels'\] must have shape"),
     ]:
         with pytest.raises((TypeError, ValueError), match=words):
-            structure.as_vector("y", wrong)
+            structure.as_vector("y", wrong, each=True)
+    pair = OutputStructure.of({"flow": (jnp.zeros(()), jnp.zeros(()))})
+    with pytest.raises(TypeError, match="y must have lists and tuples where the network returns"):
+        pair.as_vector("y", {"flow": [1.0, 2.0]})
