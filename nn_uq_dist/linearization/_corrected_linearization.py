@@ -288,8 +288,7 @@ def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:
     if finite.size < draws.size:
         found.append(
             f"{1 - finite.size / draws.size:.2g} of the draws are NaN or infinite: the "
-            f"distribution is that of the finite outputs, from their draws alone and no nearer than "
-            f"these"
+            f"distribution is that of the finite outputs, from their draws alone: no nearer than these"
         )
     if finite[0] == finite[-1]:
         return [
