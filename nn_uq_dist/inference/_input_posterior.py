@@ -298,14 +298,11 @@ def input_posterior(
     others = y, noise_scale, noise_covariance, key
     flat = checked_network("input_posterior", network, f, *others)
     space = StandardSpace(flat, lambda outputs: outputs)
-    if not 0 < space.num_variables <= _MOST_VARIABLES:
+    space.require_random()
+    if space.num_variables > _MOST_VARIABLES:
         raise ValueError(
-            f"f must have 1 to {_MOST_VARIABLES} random variables, got {space.num_variables}; pass "
-            + (
-                "an input that is not known exactly"
-                if space.num_variables == 0
-                else "fewer, or use linearize(network, f).input_posterior, which has no such limit"
-            )
+            f"f must have at most {_MOST_VARIABLES} random variables, got {space.num_variables}; "
+            f"linearize(network, f).input_posterior has no such limit"
         )
     structure = space.flat.output_structure
     observed = _observed(by_names("y", y, structure, each=True), space.flat.num_outputs)

@@ -138,8 +138,13 @@ def by_names(
     each: bool = False,
 ) -> ArrayLike | None:
     """A dict of numbers of the outputs as vectors ``(..., N_y)``; anything else as it is."""
-    if structure is None or not isinstance(value, Mapping):
-        return value  # type: ignore[return-value] # refused where it is used
+    if not isinstance(value, Mapping):
+        return value
+    if structure is None:
+        raise TypeError(
+            f"{name} must be an array, as the network returns one vector, got a dict; pass its "
+            f"numbers in the order of the outputs"
+        )
     found: ArrayLike = structure.as_vector(name, value, each=each)
     return found
 

@@ -70,15 +70,14 @@ def plot_sensitivity(
     >>> [text.get_text() for text in figure.axes[0].texts]
     ['20', '80']
     """
-    if not isinstance(model, SobolIndices):
-        model = as_model(model, "take one point: linearization[i]")
     require_extra("matplotlib", "plots.plot_sensitivity")
     if isinstance(model, SobolIndices):
         names = as_names("output", output_names, len(model.output_names), model.output_names)
         columns = as_names("input", input_names, len(model.input_names), model.input_names)
         values, is_additive = np.maximum(model.first_order, 0.0), False
     else:
-        found = sensitivity(model, input_names=input_names, output_names=output_names)
+        point = as_model(model, "take one point: linearization[i]")
+        found = sensitivity(point, input_names=input_names, output_names=output_names)
         names, columns = (found[axis].values.tolist() for axis in found.dims)
         values, is_additive = found.values, bool(found.attrs["additive"])
     places = as_outputs(outputs, names)

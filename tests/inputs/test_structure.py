@@ -8,7 +8,7 @@ import pytest
 
 import nn_uq_dist as nuq
 from nn_uq_dist.inputs import as_input
-from nn_uq_dist.inputs.structure import OutputStructure
+from nn_uq_dist.inputs.structure import OutputStructure, by_names
 
 
 def test_moments_are_those_of_the_base():
@@ -95,6 +95,10 @@ def test_numbers_by_the_names_of_outputs():
     ]:
         with pytest.raises((TypeError, ValueError), match=words):
             structure.as_vector("y", wrong, each=True)
+    with pytest.raises(
+        TypeError, match="y must be an array, as the network returns one vector, got a"
+    ):
+        by_names("y", {"a": 1.0}, None)
     pair = OutputStructure.of({"flow": (jnp.zeros(()), jnp.zeros(()))})
     with pytest.raises(TypeError, match="y must have lists and tuples where the network returns"):
         pair.as_vector("y", {"flow": [1.0, 2.0]})
