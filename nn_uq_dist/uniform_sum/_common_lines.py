@@ -2,9 +2,10 @@ r"""Many points of one distribution: the integrand on common lines, looked up at
 
 On a vertical line the integrand depends on the point only through ``exp(z d)``, ``d`` the distance
 from the edge of the support. Tilts advance outward in steps of a few tilted standard deviations, so
-that relative accuracy holds up to the edge. Each line that a point needs is tabulated once; each
-point takes the line whose tilted mean is nearest and sums one short series: no root-finding and no
-factor ``n``. Points beyond the last line, or on a line that needs more nodes, go singly.
+that relative accuracy holds up to the edge. Lines are tabulated once, up to the outermost that a
+point needs; each point takes the line whose tilted mean is nearest and sums one short series: no
+root-finding and no factor ``n``. Points beyond the last line, or on a line that needs more nodes,
+go singly.
 """
 
 import math
@@ -92,7 +93,7 @@ class Lines(NamedTuple):
     ----------
     numbers : Array, shape (T, 3 + M)
         Tilt, step and decay of the aliases, as of `Contour`, and the exponents at the edge: NaN for
-        lines that need more nodes, and for those that no point needs.
+        lines that need more nodes.
     values : Array, shape (T, J, M)
         Normalized integrand at the edge, complex, at J nodes.
     """
@@ -101,11 +102,16 @@ class Lines(NamedTuple):
     values: Array
 
 
-def _tilts(orders: Orders, nearest: Array, distribution: UniformSum) -> tuple[Array, Array, Array]:
-    """Tilts with tilted distances from the edge and variances, shape (T + 1,), beyond all points.
+def _tilts(orders: Orders, nearest: Array, distribution: UniformSum) -> tuple[Array, Array]:
+    """Tilts up to the first one beyond ``nearest``, the least distance of a point.
 
-    All orders share the tilts of the highest one, which stays farthest from the pole. The last tilt
-    repeats once ``nearest``, the least distance of a point, is passed.
+    All orders share the tilts of the highest one, which stays farthest from the pole.
+
+    Returns
+    -------
+    tuple of Array
+        Shape (3, T + 1): tilts, distances of the tilted means from the edge, ``-inf`` after the
+        first one beyond all points, and variances. Number of the lines that points need, at most T.
     """
     dtype, order = distribution.weights.dtype, max(orders)
     pole = jnp.full(1, order, dtype)
@@ -116,25 +122,27 @@ def _tilts(orders: Orders, nearest: Array, distribution: UniformSum) -> tuple[Ar
     most = _most_lines(orders, distribution.weights.shape[0], dtype) + 12 * (
         distribution.normal_scale is not None
     )
-    State = tuple[Array, Array, Array]
+    most = -(-most // _LINES_AT_ONCE) * _LINES_AT_ONCE
+    State = tuple[Array, Array, Array, Array]
 
-    def advance(state: State, _: None) -> tuple[State, State]:
-        def further() -> State:
-            tilt = state[0] + _advance(dtype.name) * lax.rsqrt(state[2])
-            return tilt, *tilted_moments(pole, distribution, tilt)
+    def advance(state: State) -> State:
+        _, tilt, numbers, count = state
+        distance, variance = tilted_moments(pole, distribution, tilt)
+        column = jnp.stack([tilt, distance, variance])
+        numbers = lax.dynamic_update_slice_in_dim(numbers, column, count, axis=1)
+        more = any_point(distance > nearest) & (count < most)
+        tilt = tilt + _advance(dtype.name) * lax.rsqrt(variance)
+        return more, tilt, numbers, count + 1
 
-        return lax.cond(any_point(state[1] > nearest), further, lambda: state), state
-
-    count = -(-most // _LINES_AT_ONCE) * _LINES_AT_ONCE + 1
-    first = start, *tilted_moments(pole, distribution, start)
-    tilt, distance, variance = lax.scan(advance, first, None, count)[1]
-    return tilt[:, 0], distance[:, 0], variance[:, 0]
+    unused = np.broadcast_to(np.array([[1.0], [-np.inf], [1.0]], dtype), (3, most + 1))
+    empty = jnp.asarray(True), start, jnp.asarray(unused), jnp.asarray(0)
+    *_, numbers, count = lax.while_loop(lambda state: state[0], advance, empty)
+    return numbers, jnp.minimum(count, most)
 
 
-def _tabulate(
-    orders: Orders, distribution: UniformSum, tilt: Array, distance: Array, variance: Array
-) -> Lines:
-    """Lines at given tilts."""
+def _tabulate(orders: Orders, distribution: UniformSum, tilts: Array) -> Lines:
+    """Lines at given tilts, with distances and variances, shape (T, 3)."""
+    tilt, distance, variance = tilts.T
     dtype, (count, _) = distribution.weights.dtype, distribution.weights.shape
     scale = distribution.normal_scale
     distribution = distribution._replace(
@@ -202,20 +210,12 @@ def _of_one_distribution(
     distribution = distribution._replace(weights=jnp.maximum(distribution.weights, smallest))
     # NaN, as points outside, needs no line.
     nearest = jnp.min(jnp.where(outside | jnp.isnan(distance), jnp.inf, distance))
-    tilts = _tilts(orders, nearest, distribution)
+    tilts, count = _tilts(orders, nearest, distribution)
     # The barrier keeps the compiler from computing these anew for each point.
-    between = lax.optimization_barrier(0.5 * (tilts[1][1:] + tilts[1][:-1]))
+    between = lax.optimization_barrier(0.5 * (tilts[1, 1:] + tilts[1, :-1]))
     index = jnp.sum(distance[:, None] < between[:-1], axis=1)
-    used = jnp.zeros(between.shape, bool).at[index].set(True)
-
-    def some_lines(used: Array, *tilts: Array) -> Lines:
-        tabulate = partial(_tabulate, orders, distribution)
-        shapes = jax.eval_shape(tabulate, *tilts)
-        empty = jax.tree.map(lambda a: jnp.full(a.shape, jnp.nan, a.dtype), shapes)
-        return lax.cond(any_point(used), lambda: tabulate(*tilts), lambda: empty)
-
-    parts = used, *(part[:-1] for part in tilts)
-    lines = in_chunks(some_lines, *parts, size=_LINES_AT_ONCE)
+    tabulate = partial(_tabulate, orders, distribution)
+    lines = in_chunks(tabulate, tilts[:, :-1].T, size=_LINES_AT_ONCE, num_rows=count)
     size = _POINTS_AT_ONCE if num_points is None else _CONCRETE_POINTS_AT_ONCE
 
     def some_points(distance: Array, index: Array) -> tuple[Array, Array]:
