@@ -11,6 +11,11 @@ from jax.custom_batching import custom_vmap
 from numpy.typing import NDArray
 
 
+def chunk_size(on_cpu: int, elsewhere: int) -> int:
+    """Rows at a time: on a CPU they should stay in the cache, an accelerator needs long chunks."""
+    return on_cpu if jax.default_backend() == "cpu" else elsewhere
+
+
 def in_chunks[Result](
     function: Callable[..., Result], *parts: Any, size: int, num_rows: Array | None = None
 ) -> Result:

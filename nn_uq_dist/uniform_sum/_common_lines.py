@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from nn_uq_dist.basics.chunks import any_point, in_chunks
+from nn_uq_dist.basics.chunks import any_point, chunk_size, in_chunks
 from nn_uq_dist.uniform_sum._conditioning import MOST_CONDITIONED
 from nn_uq_dist.uniform_sum._contour import (
     contour_at,
@@ -27,7 +27,7 @@ from nn_uq_dist.uniform_sum._contour import (
     tilted_moments,
 )
 from nn_uq_dist.uniform_sum._contour_sum import integrand, nodes_of_chunk
-from nn_uq_dist.uniform_sum._each_point import Orders, chunk_size, evaluate_each_point
+from nn_uq_dist.uniform_sum._each_point import CHUNK, Orders, evaluate_each_point
 from nn_uq_dist.uniform_sum._polynomials import relative_correction
 from nn_uq_dist.uniform_sum._tolerances import tolerances_of
 from nn_uq_dist.uniform_sum._uniform_component import excess_coth, sine_and_cosine
@@ -320,7 +320,8 @@ def _values(orders: Orders, y: Array, distribution: UniformSum) -> Array:
         return lax.cond(any_point(~holds), singly, lambda: values)
 
     parts = y.reshape(-1), _distribution_of(y), values.reshape(-1, len(orders)), holds.reshape(-1)
-    found: Array = in_chunks(rest, *parts, size=min(chunk_size(), _most_copies(distribution)))
+    size = min(chunk_size(*CHUNK), _most_copies(distribution))
+    found: Array = in_chunks(rest, *parts, size=size)
     return found.T.reshape(len(orders), *y.shape)
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.basics.chunks import any_point, in_chunks
+from nn_uq_dist.basics.chunks import any_point, chunk_size, in_chunks
 from nn_uq_dist.uniform_sum._conditioning import (
     MOST_CONDITIONED,
     Leaves,
@@ -29,6 +29,10 @@ from nn_uq_dist.uniform_sum._uniform_sum import (
     distance_from_edge,
     in_units,
 )
+
+# Points at a time on a CPU (measured with 12 to 12,000 distributions) and elsewhere; in programs
+# that hold any smaller number of points, and in those for a given number.
+_PADDED_CHUNK, CHUNK = (64, 1024), (512, 2048)
 
 Orders = tuple[int, ...]
 DENSITY: Orders = (0,)
@@ -199,17 +203,6 @@ def _integrals(
     return sums, leaves, jnp.ones(y.shape, bool)
 
 
-def chunk_size(*, is_padded: bool = False) -> int:
-    """Points at a time, in programs for a number of points or for what holds any smaller one.
-
-    On a CPU the arrays of a chunk should stay in the cache (measured with 12 to 12,000
-    distributions). An accelerator needs long chunks.
-    """
-    if jax.default_backend() == "cpu":
-        return 64 if is_padded else 512
-    return 1024 if is_padded else 2048
-
-
 # Compiled here, so that eager calls with shapes seen before do not compile their loops anew.
 @partial(jax.jit, static_argnames=("orders", "derivatives", "conditioning"))
 def evaluate_in_chunks(
@@ -246,8 +239,7 @@ def evaluate_in_chunks(
     active = jnp.ones(count, bool) if num_points is None else jnp.arange(count) < num_points
     # Weights come as a transpose. XLA takes back a transpose of it that is outside of the loop.
     parts = y, distribution.weights.T, distribution.normal_scale, active
-    found = in_chunks(
-        chunk, *parts, size=chunk_size(is_padded=num_points is not None), num_rows=num_points
-    )
+    size = chunk_size(*(CHUNK if num_points is None else _PADDED_CHUNK))
+    found = in_chunks(chunk, *parts, size=size, num_rows=num_points)
     joined: Values = jax.tree.map(lambda part: jnp.moveaxis(part, 0, -1), found)
     return joined
