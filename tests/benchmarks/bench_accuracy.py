@@ -3,6 +3,9 @@
 The error of a value is ``|error| / max(1, |value| / 10)``; that of OpenTURNS stands next to ours.
 """
 
+import itertools
+import re
+
 import jax
 import numpy as np
 from tqdm import tqdm
@@ -40,17 +43,31 @@ def openturns_error(case):
     return np.max(np.where(np.isnan(error), np.inf, error))
 
 
+def distribution(case):
+    """What cases have in common that differ in the size of the normal part, in scale or type."""
+    return re.sub("(?<=_normal_part)_[0-9.]+|_times_.*|_float32", "", case.name)
+
+
 def report(cases, title, *, with_peer):
-    """Print worst errors, one row for each case."""
+    """Print worst errors, one row for each distribution."""
     results = ours(cases)
     print(f"\n## {title}")
     head("distribution", "weights", "log density", "log survival", "OpenTURNS log density")
-    for case in cases:
-        pairs = zip(results[case.name], (case.log_density, case.log_survival), strict=True)
-        worst = [f"{relative_error(*pair).max():.0e}" for pair in pairs]
-        size = len(case.weights)
-        has_peer = with_peer and np.count_nonzero(case.weights) == size > 1
-        row(case.name, size, *worst, f"{openturns_error(case):.0e}" if has_peer else "-")
+    for name, same in itertools.groupby(sorted(cases, key=distribution), distribution):
+        group = list(same)
+        errors = [
+            [
+                relative_error(*pair).max()
+                for pair in zip(
+                    results[case.name], (case.log_density, case.log_survival), strict=True
+                )
+            ]
+            for case in group
+        ]
+        size = len(group[0].weights)
+        has_peer = with_peer and np.count_nonzero(group[0].weights) == size > 1
+        peer = f"{max(map(openturns_error, group)):.0e}" if has_peer else "-"
+        row(name, size, *(f"{error:.0e}" for error in np.max(errors, axis=0)), peer)
 
 
 if __name__ == "__main__":
