@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import Array
+from jax import Array, lax
 from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes
@@ -43,12 +43,15 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
             return logs
         if is_concrete(logs) and np.isfinite(np.asarray(logs)).all():
             return logs
-        # NumPyro's interval compares with numpy when the value is not a jax array, which fails for
-        # traced bounds, and is in double precision. A jax value made outside the trace is right.
+        # Derivatives do not reach a comparison. Without their tracers it needs no program: what is no
+        # JAX array is compared in NumPy, with all digits of a Python number.
         with evaluated_now():
-            mask = self._validate_sample(
-                jnp.asarray(kwargs["value"] if "value" in kwargs else args[0])
-            )
+            value = jnp.asarray(kwargs["value"] if "value" in kwargs else args[0])
+            fixed, value = jax.tree.map(lax.stop_gradient, (self, value))
+            at: Any = np.asarray(value) if is_concrete(fixed, value) else value
+            mask = fixed._validate_sample(at)  # noqa: SLF001 (as NumPyro's decorator)
+        if is_concrete(mask) and np.asarray(mask).all():
+            return logs
         return jnp.where(mask, logs, -jnp.inf)
 
     return validated
