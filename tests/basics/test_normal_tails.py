@@ -5,10 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from nn_uq_dist.basics.normal_tails import (
-    score_from_log_survival,
-    score_from_log_tails,
-)
+from nn_uq_dist.basics.normal_tails import score_from_log_survival, score_from_log_tails
 
 
 def test_scores_agree_with_scipy_from_the_center_to_the_far_tail(precision):

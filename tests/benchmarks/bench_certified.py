@@ -23,7 +23,7 @@ from tests.benchmarks._certified_cases import (
 )
 from tests.benchmarks._command_line import head, options, row
 from tests.benchmarks._networks import OPERATORS, operator
-from tests.benchmarks._timing import first_and_later, timed
+from tests.benchmarks._timing import timed
 
 OUTPUTS = (3, 8, 15, 22, 27)
 HALF_WIDTHS = (0.05, 0.15, 0.5)
@@ -103,15 +103,6 @@ def parts(given):
             row(num_inputs, depth, width, bounds.num_parts, gap, f"{took:.0f}")
 
 
-def cost(given):
-    """Seconds for one output of five layers of 64 neurons and 31 inputs, without parts."""
-    for half_width in (0.02, 0.2):
-        net = random_network(np.random.default_rng(0), 31, 64, 5, 0.01)
-        distribution = nuq.Input.box(np.zeros(31), half_width=half_width)
-        _, first, later = first_and_later(lambda: nuq.certified(net, distribution), 4)  # noqa: B023
-        print(f"\nhalf-width {half_width}: first call {first:.1f} s, then {later:.1f} s")
-
-
 def rare(given, num_draws=10**8):
     """Bounds on small probabilities, beside importance sampling and plain draws."""
     cells = "limit", "bounds", "ratio", "seconds", "estimate", "error", "draws"
@@ -178,7 +169,7 @@ def largest_error(net, mu, half, output):
     return largest if largest > 1e-12 else 0.0
 
 
-TABLES = (soundness, search, gaps, parts, rare, errors, cost)
+TABLES = (soundness, search, gaps, parts, rare, errors)
 
 
 def main():

@@ -3,8 +3,7 @@
 Run with ``python -m tests.benchmarks.bench_first_call [BASELINE]`` or
 ``make bench BENCH=bench_first_call BENCH_ARGS=BASELINE``. ``BASELINE`` is a git revision: then its
 first calls are timed in the same run, in turns with those of the working tree. Programs are not
-kept from one process to the next. Importing and the arrays of the inputs are not timed. A second
-table has the number of fused kernels, with which the time to compile goes.
+kept from one process to the next. Importing and the arrays of the inputs are not timed.
 
 The processes run this file, with the package of a checkout on ``PYTHONPATH``. They use nothing but
 public names, so that they run with earlier states of the package as well.
@@ -47,9 +46,9 @@ def trained_size_network():
     return nuq.linearize(lambda x: out @ jax.nn.leaky_relu(hidden @ x), box)
 
 
-def log_densities(weights, x, *scale):
-    """Of distributions of weighted sums of uniforms, and perhaps of noise."""
-    return nuq.LinearizedMarginal(jnp.zeros(weights.shape[:-1]), weights, *scale).log_prob(x)
+def log_densities(weights, x):
+    """Of distributions of weighted sums of uniforms."""
+    return nuq.LinearizedMarginal(jnp.zeros(weights.shape[:-1]), weights).log_prob(x)
 
 
 def log_prob():
@@ -120,34 +119,13 @@ def first_call(job):
     return time.perf_counter() - start, time.process_time() - cpu_start, programs
 
 
-def kernels():
-    """Fused kernels of a likelihood with a noise scale, and of its gradient in all parameters.
-
-    Nearly all of a first call is compilation, which takes about as long for each kernel, whatever
-    it computes.
-    """
-    weights, x, scale = normal(180, 12), normal(180), jnp.float32(0.3)
-
-    def value(weights, scale):
-        return log_densities(weights, x, scale)
-
-    def total(weights, scale):
-        return value(weights, scale).sum()
-
-    programs = {"value": value, "value and gradient": jax.value_and_grad(total, argnums=(0, 1))}
-    return {
-        name: jax.jit(program).lower(weights, scale).compile().as_text().count(" fusion(")
-        for name, program in programs.items()
-    }
-
-
-def in_fresh_process(checkout, *job):
-    """What a child prints last, with the package of one checkout: of a job, or of the kernels."""
+def in_fresh_process(checkout, job):
+    """`first_call` of a job, with the package of one checkout."""
     environment = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     environment["PYTHONPATH"] = str(checkout)
     # The command is this interpreter and a module of the repository.
     child = subprocess.run(  # noqa: S603
-        [sys.executable, __file__, "--child", *job],
+        [sys.executable, __file__, "--child", job],
         cwd=checkout, env=environment, check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     return json.loads(child.stdout.splitlines()[-1])
@@ -174,8 +152,8 @@ def clone(revision, folder):
     git("-C", folder, "checkout", "--quiet", "--detach", commit)
 
 
-def tables(checkouts, title):
-    """Print first calls and kernels, of two checkouts with the ratio of the second to the first."""
+def table(checkouts, title):
+    """Print first calls, of two checkouts with the ratio of the second to the first."""
     from tests.benchmarks._command_line import head, row
 
     print(f"\n## First calls{title}")
@@ -188,20 +166,15 @@ def tables(checkouts, title):
             cells.append(" -> ".join(f"{value:.2f}" for value in seconds))
             cells += [f"{after / seconds[0]:.2f}" for after in seconds[1:]]
         row(job, *cells, " -> ".join(map(str, programs)))
-    print("\n## Fused kernels of a likelihood with a noise scale")
-    head("program", "kernels")
-    counts = [in_fresh_process(checkout) for checkout in checkouts]
-    for program in counts[0]:
-        row(program, " -> ".join(str(count[program]) for count in counts))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         # On a line of its own, the last: the example prints too.
-        print("\n" + json.dumps(first_call(sys.argv[2]) if sys.argv[2:] else kernels()))
+        print("\n" + json.dumps(first_call(sys.argv[2])))
     elif sys.argv[1:]:
         with tempfile.TemporaryDirectory() as folder:
             clone(sys.argv[1], folder)
-            tables([Path(folder), ROOT], f", {sys.argv[1]} -> working tree")
+            table([Path(folder), ROOT], f", {sys.argv[1]} -> working tree")
     else:
-        tables([ROOT], "")
+        table([ROOT], "")

@@ -50,7 +50,6 @@ PEERS = (
     ("marginals", "Normal"),
     ("copula", "MultivariateNormal"),
     ("joint", "MultivariateNormal"),
-    ("joint", "copula"),
 )
 
 

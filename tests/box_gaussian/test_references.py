@@ -11,7 +11,7 @@ from tests.box_gaussian.references import (
     by_separations,
     far_outside,
     problem,
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("num_inputs", "num_outputs", "nodes"), [(2, 6, 300), (3, 2, 100)])

@@ -16,7 +16,6 @@ from nn_uq_dist.uniform_sum._choice_of_method import evaluate
 from nn_uq_dist.uniform_sum.quantiles import _solved
 from tests.bank.reference import log_values
 from tests.compiling import jit
-from tests.uniform_sum.random_distributions import RandomDistributions
 
 LAWS = {
     "3_weights": ((0.9, -0.5, 0.3), None),
@@ -150,19 +149,58 @@ def test_number_of_evaluations(num_weights, normal_scale, precision, evaluations
     assert 1 < len(evaluations) <= 15
 
 
+MOST_WEIGHTS = 60
+
+
+def _random_weights(rng):
+    """1 to 60: equal, geometric, normal, one or two dominating, over five decades; zeros."""
+    count = int(np.exp(rng.uniform(0, np.log(MOST_WEIGHTS + 1))))
+    index = np.arange(count)
+    small = 10 ** rng.uniform(-6, -1)
+    patterns = (
+        lambda: np.ones(count),
+        lambda: rng.uniform(0.05, 0.98) ** index,
+        lambda: rng.normal(size=count),
+        lambda: np.where(index < 1, 1.0, small * rng.normal(size=count)),
+        lambda: np.where(index < 2, 1.0, small * rng.uniform(size=count)),
+        lambda: 10 ** rng.uniform(-5, 0, size=count),
+    )
+    weights = patterns[rng.integers(len(patterns))]() * rng.choice([-1, 1], size=count)
+    weights *= 10 ** rng.uniform(-1, 1) / np.abs(weights).sum()
+    return np.pad(weights, (0, MOST_WEIGHTS - count))
+
+
+def _random_points(rng, weights, scale, dtype):
+    """Two to the edge, four near it inside, four within six scales of it, two anywhere."""
+    width = np.abs(weights).sum(-1, keepdims=True)
+    deviation, count = np.sqrt((weights**2).sum(-1, keepdims=True) / 3 + scale**2), len(weights)
+    points = [
+        width * rng.uniform(0, 1, (count, 2)),
+        width * (1 - 10 ** rng.uniform(-8, 0, (count, 4))),
+        width + scale * rng.uniform(-6, 6, (count, 4)),
+        deviation * rng.uniform(0, 12, (count, 2)),
+    ]
+    farthest = np.where(scale > 0, width + 6 * scale, width * (1 - 4 * np.finfo(dtype).eps))
+    return np.clip(np.concatenate(points, axis=1), 0, farthest).astype(dtype)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("fully_optimized")
 def test_round_trips_of_random_distributions(precision):
     # Measured on 3,000 distributions: at most 8e-6 (float32) and 7e-11 (float64) of the half-width,
     # one to four steps, once six. Newton's method in x from the quantile of a normal distribution
     # was off by up to 7 half-widths for a third of the distributions in float32, after 100 steps.
-    distributions = RandomDistributions(250, seed=20, dtype=precision)
-
-    distribution = distributions.weights[:, None], distributions.normal_scale[:, None]
-    score = np.asarray(lc.normal_score(distributions.points, *distribution))
-    returned = np.asarray(lc.from_normal_score(score, *distribution))
+    rng = np.random.default_rng(20)
+    weights = np.stack([_random_weights(rng) for _ in range(250)]).astype(precision)
+    width = np.abs(weights.astype(float)).sum(-1, keepdims=True)
+    bounded = rng.uniform(size=250) < 0.1
+    scale = np.where(bounded, 0.0, width[:, 0] * 10 ** rng.uniform(-7, -1, 250)).astype(precision)
+    # Points are found in double precision for the weights as they are in the type.
+    points = _random_points(rng, weights.astype(float), scale[:, None].astype(float), precision)
+    distribution = weights[:, None], scale[:, None]
+    score = np.asarray(lc.normal_score(points, *distribution))
+    error = np.abs(np.asarray(lc.from_normal_score(score, *distribution)) - points) / width
     bar = {"float32": 1e-4, "float64": 1e-9}[precision]
-    error = np.abs(returned - distributions.points) / distributions.half_width[:, None]
     # What takes more than 20 steps is NaN, which is no small error.
     near = score < 11.5  # a probability of 1e-30
     assert np.max(error[near]) <= bar
