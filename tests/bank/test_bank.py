@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -132,16 +133,15 @@ WITH_NORMAL_PART = [case for case in VALUE_CASES.values() if "normal_part" in ca
 def test_normal_part_against_iterated_integrals_of_the_normal_distribution(case):
     widths, s_exact = half_widths(case), Fraction(case.normal_scale)
     n = len(widths)
-    terms = [
-        (math.prod(signs), sum(e * w for e, w in zip(signs, widths, strict=True)))
-        for signs in itertools.product((1, -1), repeat=n)
-    ]
+    terms = Counter()
+    for signs in itertools.product((1, -1), repeat=n):
+        terms[sum(e * w for e, w in zip(signs, widths, strict=True))] += math.prod(signs)
     with mp.workdps(120):
         s = mp.mpf(case.normal_scale)
         scale = mp.mpf(2) ** n * mp.fprod(mp.mpf(float(w)) for w in widths)
         for x, *found in decimals(case):
             sums = [mp.mpf(0), mp.mpf(0)]
-            for sign, total in terms:
+            for total, sign in terms.items():
                 y = (total - x) / s_exact
                 parts = normal_integrals(mp.mpf(y.numerator) / y.denominator, n)
                 sums = [one + sign * part for one, part in zip(sums, parts, strict=True)]

@@ -1,12 +1,8 @@
 """How long the first calls take: tracing, compiling and running, each in a fresh process.
 
-Run with ``python -m tests.benchmarks.bench_first_call [BASELINE]`` or
-``make bench BENCH=bench_first_call BENCH_ARGS=BASELINE``. ``BASELINE`` is a git revision: then its
-first calls are timed in the same run, in turns with those of the working tree. Programs are not
-kept from one process to the next. Importing and the arrays of the inputs are not timed.
-
-The processes run this file, with the package of a checkout on ``PYTHONPATH``. They use nothing but
-public names, so that they run with earlier states of the package as well.
+``BENCH_ARGS=REVISION`` times the first calls of a git revision in the same run, in turns with those
+of the working tree. Importing and the arrays of the inputs are not timed. The processes run this
+file, with the package of a checkout on ``PYTHONPATH``, and use public names only.
 """
 
 import json
@@ -20,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 import jax
-import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 
@@ -105,18 +100,11 @@ JOBS = {
 
 
 def first_call(job):
-    """Seconds, CPU seconds of all threads and number of compiled programs of the job's call."""
+    """Seconds, and CPU seconds of all threads, of the job's call."""
     call = JOBS[job]()
-    programs = 0
-
-    def count(event, _, **_details):
-        nonlocal programs
-        programs += event == "/jax/core/compile/backend_compile_duration"
-
-    jax.monitoring.register_event_duration_secs_listener(count)
     start, cpu_start = time.perf_counter(), time.process_time()
     jax.block_until_ready(call())
-    return time.perf_counter() - start, time.process_time() - cpu_start, programs
+    return time.perf_counter() - start, time.process_time() - cpu_start
 
 
 def in_fresh_process(checkout, job):
@@ -158,14 +146,13 @@ def table(checkouts, title):
 
     print(f"\n## First calls{title}")
     ratio = ["ratio"] * (len(checkouts) - 1)
-    head("job", "seconds", *ratio, "CPU seconds", *ratio, "programs")
+    head("job", "seconds", *ratio, "CPU seconds", *ratio)
     for job in JOBS:
         cells = []
-        *times, programs = zip(*fastest(job, checkouts), strict=True)
-        for seconds in times:
+        for seconds in zip(*fastest(job, checkouts), strict=True):
             cells.append(" -> ".join(f"{value:.2f}" for value in seconds))
             cells += [f"{after / seconds[0]:.2f}" for after in seconds[1:]]
-        row(job, *cells, " -> ".join(map(str, programs)))
+        row(job, *cells)
 
 
 if __name__ == "__main__":
