@@ -54,7 +54,7 @@ def test_public_names_have_docstrings_with_examples():
     assert [name for name, text in documented.items() if ">>> " not in text] == []
 
 
-@pytest.mark.parametrize("test", examples())
+@pytest.mark.parametrize("test", [*examples()])
 def test_docstring_example_runs(test, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # files that the example writes
     report = io.StringIO()

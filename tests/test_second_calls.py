@@ -37,11 +37,6 @@ def flax_network(seed):
     return nnx.Sequential(hidden, jnp.tanh, nnx.Linear(WIDTH, NUM_OUTPUTS, rngs=rngs))
 
 
-def closure(seed):
-    operator = Operator(seed)
-    return lambda x: operator.output @ jnp.tanh(operator.hidden @ x)
-
-
 def recurrent(seed):
     weights = Operator(seed).hidden
 
@@ -52,7 +47,7 @@ def recurrent(seed):
 
 
 NETWORKS = {
-    "function": closure,
+    "function": lambda seed: Operator(seed).apply,
     "loop": recurrent,
     "nnx_module": flax_network,
     "equinox_module": lambda seed: eqx.nn.MLP(

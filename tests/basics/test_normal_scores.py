@@ -221,18 +221,15 @@ def test_symmetric_distributions_to_all_digits(name, precision):
 def test_slopes_are_ratios_of_densities(name):
     distribution, known = distribution_in(name, "float64")
 
+    def first(z):
+        return jax.grad(lambda z: from_normal_score(distribution, z).sum())(z)
+
     # One program: the slope and its slope, of values at scores and of scores at values.
     @jax.jit
     @jax.vmap
     def slopes(z, x):
-        def first(z):
-            return jax.grad(lambda z: from_normal_score(distribution, z).sum())(z)
-
-        return (
-            first(z),
-            jax.grad(first)(z),
-            jax.grad(lambda x: normal_score(distribution, x).sum())(x),
-        )
+        back = jax.grad(lambda x: normal_score(distribution, x).sum())(x)
+        return first(z), jax.grad(first)(z), back
 
     # The slope at the median is that of the tangent.
     z = np.array([-2.0, 0.0, 0.3, 2.0])
@@ -299,9 +296,7 @@ OTHERS = {
     "levy": (dist.Levy(0.0, 1.0), scipy.stats.levy()),
     "soft laplace": (dist.SoftLaplace(0.5, 2.0), scipy.stats.hypsecant(0.5, 2)),
     "mixture": (
-        dist.MixtureSameFamily(
-            dist.Categorical(jnp.array([0.5, 0.5])), dist.Normal(jnp.zeros(2), jnp.ones(2))
-        ),
+        dist.MixtureSameFamily(dist.Categorical(np.full(2, 0.5)), dist.Normal(np.zeros(2), 1.0)),
         scipy.stats.norm(),
     ),
 }
