@@ -16,6 +16,7 @@ from collections import Counter
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import numpy as np
 from mpmath import mp
 
 MAX_EXACT_TERMS = 2**14
@@ -44,6 +45,12 @@ def log_values(x, weights, normal_scale=Fraction(0), digits=40):
     with mp.workdps(digits + 20):
         # The upper tail of -x is the lower tail of x; log1p keeps its digits when it is tiny.
         return LogValues(upper.log_density, mp.log1p(-mp.exp(upper.log_survival)))
+
+
+def float_log_values(points, weights, normal_scale=None, digits=40):
+    """Log densities and log survivals ``(2, N)`` in float64, of floating-point arguments."""
+    weights, s = [Fraction(float(w)) for w in weights], Fraction(float(normal_scale or 0))
+    return np.array([log_values(Fraction(float(x)), weights, s, digits) for x in points], float).T
 
 
 def number_of_terms(half_widths):

@@ -5,7 +5,6 @@ distributions of the linearized network are against 40-digit references.
 """
 
 import itertools
-from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from scipy.stats import norm
 
 import nn_uq_dist as nuq
 from nn_uq_dist import error_analysis, uniform_sum
-from tests.bank.reference import log_values
+from tests.bank.reference import float_log_values
 from tests.benchmarks import _peers as peers
 from tests.benchmarks._command_line import head, row
 from tests.benchmarks._networks import VARYING, operator
@@ -220,9 +219,7 @@ def distribution_errors(job, half_width):
         with jax.enable_x64(True):
             x = -np.asarray(uniform_sum.ppf(np.array(TAILS), weights))
         x = np.append(x, NEAR_EDGE * np.abs(weights).sum())
-        fractions = [Fraction(float(w)) for w in weights]
-        exact = [log_values(Fraction(float(point)), fractions) for point in x]
-        exact = np.array([[float(density), float(tail)] for density, tail, *_ in exact]).T
+        exact = float_log_values(x, weights)
         edge.append(exact[1, -1])
         for name, method in METHODS.items():
             with np.errstate(divide="ignore", invalid="ignore"):

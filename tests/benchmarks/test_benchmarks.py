@@ -42,6 +42,7 @@ def test_benchmarks_import():
     assert [importlib.import_module(f"tests.benchmarks.{name}") for name in BENCHMARKS]
 
 
+@pytest.mark.slow
 def test_a_first_call_in_a_fresh_process():
     job = next(iter(bench_first_call.JOBS))
     assert min(bench_first_call.in_fresh_process(bench_first_call.ROOT, job)) > 0.0

@@ -170,6 +170,7 @@ def many_outputs(num_outputs=12, count=4, rank=4):
     return tuple(map(jnp.asarray, (uniform @ weights.T + normal, weights, covariance)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(("num_outputs", "rank"), [(12, 4), (12, 2), (3, 3)])
 def test_values_and_gradients_are_those_of_each_point(num_outputs, rank):

@@ -1,13 +1,11 @@
 """Log density and log tail probabilities against the 40-digit answers of the bank."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
 from nn_uq_dist import uniform_sum as lc
-from tests.bank import reference
 from tests.bank.loader import float32_cases, float64_cases
+from tests.bank.reference import float_log_values
 from tests.compiling import fully_optimized_jit, jit
 from tests.uniform_sum.stacks import stacked
 
@@ -110,6 +108,5 @@ def test_nearly_normal_distributions(x64):
     x = rng.uniform([0.0, 0.3, 2.0, 6.0], [0.1, 1.0, 5.0, 12.0], (6, 4)) * scale[:, None]
     values = jit(lc.logpdf_and_logsf)(x, weights[:, None], scale[:, None])
     for row, distribution, sd, *found in zip(x, weights, scale, *values, strict=True):
-        widths = [Fraction(w) for w in distribution]
-        exact = [reference.log_values(Fraction(y), widths, Fraction(sd), 20) for y in row]
-        np.testing.assert_allclose(found, np.array(exact, float).T, rtol=1e-13, atol=1e-12)
+        exact = float_log_values(row, distribution, sd, 20)
+        np.testing.assert_allclose(found, exact, rtol=1e-13, atol=1e-12)
