@@ -5,11 +5,9 @@ import sys
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import nn_uq_dist as nuq
 from nn_uq_dist import LinearizedMarginal, uniform_sum
 from tests.compiling import counted_compilations
 
@@ -131,26 +129,6 @@ def test_one_number_without_axes_is_known_too(call, scale):
     # Known numbers in a function that is traced: a distribution that a model closes over.
     traced = jax.jit(lambda: evaluate(call, case))()
     np.testing.assert_allclose(traced, evaluate(call, case), rtol=1e-6)
-
-
-def network(shift):
-    rng = np.random.default_rng(0)
-    hidden, out = rng.normal(size=(8, 5)), rng.normal(size=(3, 8))
-    return lambda v: jnp.asarray(out) @ jax.nn.leaky_relu(jnp.asarray(hidden) @ v + shift)
-
-
-@pytest.mark.parametrize("correlation", ["nataf", "linear"])
-def test_a_second_joint_compiles_nothing(correlation):
-    first, second = (
-        nuq.linearize(network(shift), nuq.Input.box(np.full(5, shift), half))
-        for shift, half in [(1.0, 0.3), (1.5, 0.2)]
-    )
-    jax.block_until_ready(first.gaussian_copula(correlation=correlation).correlation_matrix)
-    with counted_compilations() as programs:
-        joint = second.gaussian_copula(correlation=correlation)
-        jax.block_until_ready(joint.correlation_matrix)
-    assert programs == []
-    assert not np.allclose(joint.correlation_matrix, np.eye(3))
 
 
 def test_importing_compiles_nothing_and_a_first_density_one_program():

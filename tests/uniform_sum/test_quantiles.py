@@ -25,13 +25,6 @@ LAWS = {
 MODULE = "nn_uq_dist.uniform_sum.quantiles"
 
 
-def _reach(weights, scale):
-    """Half-width of the support; three standard deviations where it is unbounded."""
-    if scale is None:
-        return float(np.abs(weights).sum())
-    return 3 * float(np.sqrt(np.square(weights).sum() / 3 + scale**2))
-
-
 def _reference(x, weights, scale, digits=30):
     exact = [Fraction(w) for w in weights]
     return log_values(Fraction(x), exact, Fraction(scale or 0.0), digits)
@@ -40,22 +33,27 @@ def _reference(x, weights, scale, digits=30):
 @pytest.mark.parametrize("distribution", LAWS.values(), ids=LAWS)
 def test_tiny_probabilities(distribution, x64):
     weights, scale = distribution
+    reach = (
+        np.abs(weights).sum()
+        if scale is None
+        else 3 * np.hypot(scale, 3**-0.5 * np.linalg.norm(weights))
+    )
     probabilities = np.array([0.3, 1e-3, 1e-12, 1e-30, 1e-300])
     values = np.asarray(jit(lc.ppf)(probabilities, weights, scale))
     assert np.all(np.diff(values) <= 0)
     for q, x in zip(probabilities, values, strict=True):
-        if scale is None and 1 + x / _reach(weights, scale) < 1e-14:
+        if scale is None and 1 + x / reach < 1e-14:
             # Nearer to the edge than doubles resolve: the answer must be the edge, which the
             # exact tail d^n / (n! prod 2 w) confirms.
             count = len(weights)
             log_volume = np.log(np.abs(weights) * 2).sum() + np.sum(np.log(np.arange(1, count + 1)))
-            assert (np.log(q) + log_volume) / count < np.log(2e-14 * _reach(weights, scale))
+            assert (np.log(q) + log_volume) / count < np.log(2e-14 * reach)
             continue
         value = _reference(-x, weights, scale)
         with mp.workdps(30):
             slope = mp.exp(value.log_survival - value.log_density)
             error = float((value.log_survival - mp.log(mp.mpf(float(q)))) * slope)
-        assert abs(error) <= 1e-13 * _reach(weights, scale), (q, x, error)
+        assert abs(error) <= 1e-13 * reach, (q, x, error)
 
 
 @pytest.mark.slow
@@ -67,12 +65,13 @@ def test_ends_of_the_probabilities(precision):
 
 
 def test_scores_at_and_beyond_the_edge(precision):
-    score = jit(partial(lc.normal_score, weights=(1.0, -0.5)))
-    np.testing.assert_array_equal(
-        score(jnp.asarray([-2.0, -1.5, 0.0, 1.5, 2.0])), [-np.inf, -np.inf, 0.0, np.inf, np.inf]
-    )
-    back = jit(partial(lc.from_normal_score, weights=(1.0, -0.5)))
-    np.testing.assert_array_equal(back(jnp.asarray([-jnp.inf, 0.0, jnp.inf])), [-1.5, 0.0, 1.5])
+    inf, weights = jnp.inf, (1.0, -0.5)
+    for function, points, expected in (
+        (lc.normal_score, [-2.0, -1.5, 0.0, 1.5, 2.0], [-inf, -inf, 0.0, inf, inf]),
+        (lc.from_normal_score, [-inf, 0.0, inf], [-1.5, 0.0, 1.5]),
+    ):
+        found = jit(partial(function, weights=weights))(jnp.asarray(points))
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.slow
@@ -107,17 +106,19 @@ def test_derivatives_of_quantiles(scale, x64):
     np.testing.assert_allclose(jax.grad(quantile)(parameters), expected, rtol=1e-8)
 
 
+def slopes(function, weights, points):
+    return jit(jax.vmap(jax.grad(partial(function, weights=weights))))(jnp.asarray(points))
+
+
 def test_derivatives_at_the_ends_are_finite(precision):
-    slope = jit(jax.vmap(jax.grad(partial(lc.ppf, weights=jnp.asarray([1.0, -0.5])))))
-    assert np.all(np.isfinite(slope(jnp.asarray([0.0, 1e-30, 0.5, 1.0]))))
+    assert np.all(np.isfinite(slopes(lc.ppf, (1.0, -0.5), [0.0, 1e-30, 0.5, 1.0])))
 
 
 def test_derivative_of_scores_is_that_of_the_inverse(x64):
-    weights = (0.9, -0.5, 0.3)
-    x = jnp.asarray([-1.6, -0.4, 0.0, 0.2, 1.69])
-    there = jit(jax.vmap(jax.grad(partial(lc.normal_score, weights=weights))))(x)
+    weights, x = (0.9, -0.5, 0.3), np.array([-1.6, -0.4, 0.0, 0.2, 1.69])
     log_ratio = lc.logpdf(x, weights) + 0.5 * lc.normal_score(x, weights) ** 2
-    np.testing.assert_allclose(there, np.sqrt(2 * np.pi) * np.exp(log_ratio), rtol=1e-9)
+    expected = np.sqrt(2 * np.pi) * np.exp(log_ratio)
+    np.testing.assert_allclose(slopes(lc.normal_score, weights, x), expected, rtol=1e-9)
 
 
 @pytest.fixture
