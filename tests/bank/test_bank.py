@@ -50,7 +50,7 @@ def test_data_is_what_the_generator_would_ask_for():
         dtype = "float32" if block == "float32" else "float64"
         for found, wanted in ((case.weights, pattern.weights), (case.x, points)):
             assert found.dtype == dtype
-            # Single precision holds the arguments exactly; draws may differ between versions.
+            # Arguments are exact in single precision, too.
             np.testing.assert_allclose(found, wanted, rtol=1e-14, err_msg=case.name)
 
 

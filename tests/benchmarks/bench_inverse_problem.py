@@ -98,7 +98,7 @@ def mean_and_error(held):
 
 def coverage(given):
     """Print coverage, what has converged, runs and times of each problem."""
-    columns = "converged", "coverage", "error", "all", "runs", "seconds"
+    columns = "converged", "coverage", "error", "runs", "seconds"
     head("inputs", "outputs", "network", "kind", "noise", *columns, left=5)
     rows = []
     for number in given.problems:
@@ -115,7 +115,7 @@ def coverage(given):
         runs = np.concatenate([part.num_runs for part in found]).mean()
         mean, error = mean_and_error(inside[good].mean(axis=1))
         rows.append((good.mean(), mean, error))
-        cells = [f"{value:.3f}" for value in (good.mean(), mean, error, inside.mean())]
+        cells = [f"{value:.3f}" for value in rows[-1]]
         row(*PROBLEMS[number], *cells, f"{runs:.0f}", f"{seconds / count:.2f}")
     shares, means, errors = np.array(rows).T
     overall = np.sqrt(np.sum(errors**2)) / len(errors)
