@@ -22,6 +22,7 @@ def test_separation_against_quadrature(num_inputs, num_outputs, nodes):
     np.testing.assert_allclose(by_separations(points, weights, covariance, 1e-3), exact, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_separation_of_equal_columns_is_an_integral_over_their_sum():
     """A sum of `n` uniforms on (-1, 1) has a density in closed form (Irwin and Hall)."""
     column, count = np.array([1.0, 0.5]), 12
