@@ -46,22 +46,6 @@ def log_densities(weights, x):
     return nuq.LinearizedMarginal(jnp.zeros(weights.shape[:-1]), weights).log_prob(x)
 
 
-def log_prob():
-    """A batch of distributions with one observation each, as in a likelihood."""
-    return partial(log_densities, normal(180, 12), normal(180))
-
-
-def gradient():
-    """The gradient of that likelihood in all weights."""
-    total = jax.grad(lambda weights, x: log_densities(weights, x).sum())
-    return partial(total, normal(180, 12), normal(180))
-
-
-def grid():
-    """Densities to be drawn: many points of few distributions."""
-    return partial(log_densities, normal(31, 1, 31), jnp.linspace(-5.0, 5.0, 1000))
-
-
 def icdf():
     """Medians and intervals of the outputs of a network."""
     linearized, levels = trained_size_network(), jnp.array([[0.05], [0.5], [0.95]])
@@ -89,9 +73,16 @@ def readme():
 
 
 JOBS = {
-    "log_prob of 180 distributions of 12 weights": log_prob,
-    "its gradient in the weights": gradient,
-    "log_prob on a grid, 31 distributions x 1000 points": grid,
+    # Of a likelihood, with one observation of each distribution.
+    "log_prob of 180 distributions of 12 weights": lambda: partial(
+        log_densities, normal(180, 12), normal(180)
+    ),
+    "its gradient in the weights": lambda: partial(
+        jax.grad(lambda *parts: log_densities(*parts).sum()), normal(180, 12), normal(180)
+    ),
+    "log_prob on a grid, 31 distributions x 1000 points": lambda: partial(
+        log_densities, normal(31, 1, 31), jnp.linspace(-5.0, 5.0, 1000)
+    ),
     "icdf of 12 outputs at 3 levels": icdf,
     "joint() of 12 outputs": joint,
     "joint().log_prob of 100 draws": joint_log_prob,
