@@ -46,6 +46,7 @@ def test_total_variation(num_outputs, num_inputs, bar, x64):
     assert 0.5 * np.abs(np.exp(found) / exact - 1.0).mean() < bar
 
 
+@pytest.mark.slow
 def test_the_support_is_the_image_of_the_box(precision):
     """The least half-width of a box that reaches a point, by linear programs."""
     generator = np.random.default_rng(2)

@@ -131,6 +131,7 @@ def test_one_number_without_axes_is_known_too(call, scale):
     np.testing.assert_allclose(traced, evaluate(call, case), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_importing_compiles_nothing_and_a_first_density_one_program():
     child = subprocess.run(  # noqa: S603 (this interpreter)
         [sys.executable, "-c", IN_FRESH_PROCESS],

@@ -42,6 +42,7 @@ def edge(weights):
     return np.abs(weights).sum()
 
 
+@pytest.mark.slow
 @few_examples
 @given(weights_of_n, scales, st.randoms(use_true_random=False))
 def test_signs_and_order_of_weights_do_not_matter(weights, scale, random):
