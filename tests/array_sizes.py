@@ -8,20 +8,15 @@ from jax.extend import core
 
 def largest_array(function, *arguments):
     """Numbers in the largest array that the traced function makes, loops and branches included."""
-    return _largest(jax.make_jaxpr(function)(*arguments).jaxpr)
+    return _largest(jax.make_jaxpr(function)(*arguments))
 
 
-def _largest(jaxpr):
-    sizes = [math.prod(v.aval.shape) for equation in jaxpr.eqns for v in equation.outvars]
-    return max(sizes + [_largest(inner) for inner in _inner(jaxpr)], default=0)
+def _largest(program):
+    equations = getattr(program, "jaxpr", program).eqns
+    sizes = [math.prod(v.aval.shape) for equation in equations for v in equation.outvars]
+    leaves = jax.tree.leaves([equation.params for equation in equations], is_leaf=_is_program)
+    return max(sizes + [_largest(leaf) for leaf in leaves if _is_program(leaf)], default=0)
 
 
-def _inner(jaxpr):
-    for equation in jaxpr.eqns:
-        for leaf in jax.tree.leaves(
-            equation.params, is_leaf=lambda x: isinstance(x, core.Jaxpr | core.ClosedJaxpr)
-        ):
-            if isinstance(leaf, core.ClosedJaxpr):
-                yield leaf.jaxpr
-            elif isinstance(leaf, core.Jaxpr):
-                yield leaf
+def _is_program(leaf):
+    return isinstance(leaf, core.Jaxpr | core.ClosedJaxpr)

@@ -1,9 +1,7 @@
 """Ways to compile in tests, where compiling costs seconds and evaluating milliseconds; a count."""
 
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
 
 import jax
 import jax.monitoring
@@ -14,18 +12,18 @@ QUICK = {"xla_llvm_disable_expensive_passes": True, "xla_backend_optimization_le
 FULL = {"xla_llvm_disable_expensive_passes": False, "xla_backend_optimization_level": 3}
 
 
-def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+def jit(function):
     """Compile quickly rather than well."""
     return jax.jit(function, compiler_options=QUICK)
 
 
-def fully_optimized_jit(function: Callable[..., Any]) -> Callable[..., Any]:
+def fully_optimized_jit(function):
     """Compile as JAX does unless it is told otherwise: for accuracy as users get it, long loops."""
     return jax.jit(function, compiler_options=FULL)
 
 
 @partial(jax.jit, static_argnums=1, compiler_options=QUICK)
-def evaluate(distribution: Any, name: str, *args: Any) -> Any:
+def evaluate(distribution, name, *args):
     """``distribution.name(*args)``, or ``distribution.name`` of a property, as one program.
 
     Operation by operation it would be dozens, each compiled for its shapes. All tests share the
@@ -36,14 +34,14 @@ def evaluate(distribution: Any, name: str, *args: Any) -> Any:
     return value(*args) if callable(value) else value
 
 
-_open_counts: list[list[str]] = []
+_open_counts = []
 
 
 @cache
-def _listen() -> None:
+def _listen():
     """Tell JAX once: not all versions can be told to stop."""
 
-    def note(event: str, _: float, **details: Any) -> None:
+    def note(event, _, **details):
         if event == "/jax/core/compile/backend_compile_duration":
             for count in _open_counts:
                 count.append(str(details.get("fun_name", "a program")))
@@ -52,10 +50,10 @@ def _listen() -> None:
 
 
 @contextmanager
-def counted_compilations() -> Iterator[list[str]]:
+def counted_compilations():
     """The programs that are compiled inside, or loaded from the compilation cache; their names."""
     _listen()
-    compiled: list[str] = []
+    compiled = []
     _open_counts.append(compiled)
     try:
         yield compiled

@@ -1,6 +1,5 @@
 """Fixtures and settings that all tests share; none of them changes JAX for other tests."""
 
-import math
 import os
 import sys
 from pathlib import Path
@@ -98,11 +97,6 @@ def _drop_compiled_programs():
     and at the system's limit (65,530 by default on Linux) XLA crashes.
     """
     yield
-    if _number_of_memory_maps() > MOST_MEMORY_MAPS:
-        jax.clear_caches()
-
-
-def _number_of_memory_maps():
-    """How many this process holds; infinitely many where the system does not say."""
     maps = Path("/proc/self/maps")
-    return len(maps.read_bytes().splitlines()) if maps.exists() else math.inf
+    if not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MEMORY_MAPS:
+        jax.clear_caches()

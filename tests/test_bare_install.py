@@ -40,23 +40,18 @@ def _without_extra(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
 
 
-def test_every_function_of_diagnostics_and_plots_is_checked():
-    modules = {"diagnostics": nuq.diagnostics, "plots": nuq.plots}
+@pytest.mark.usefixtures("_without_extra")
+def test_every_function_of_diagnostics_and_plots_names_the_missing_extra():
     functions = {
-        f"{label}.{name}"
-        for label, module in modules.items()
+        f"{label}.{name}": getattr(module, name)
+        for label, module in {"diagnostics": nuq.diagnostics, "plots": nuq.plots}.items()
         for name in module.__all__
         if not isinstance(getattr(module, name), type)
     }
-    assert functions == set(CALLS)
-
-
-@pytest.mark.usefixtures("_without_extra")
-def test_missing_extra_is_named():
-    for name, arguments in CALLS.items():
-        module, function = name.split(".")
+    assert functions.keys() == CALLS.keys()
+    for name, function in functions.items():
         with pytest.raises(ImportError, match=rf"{name} needs .*pip install 'nn_uq_dist\[viz\]'"):
-            getattr(getattr(nuq, module), function)(*arguments)
+            function(*CALLS[name])
 
 
 def test_import_loads_nothing_of_the_extra():

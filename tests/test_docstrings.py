@@ -12,6 +12,11 @@ import nn_uq_dist as nuq
 
 PACKAGE = nuq.__name__
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+# Examples of more than 2.5 CPU seconds; those of other functions compile most of their programs.
+SLOW = {
+    "LinearizedInputPosterior", "LinearizedJoint.condition", "NoisyMarginal", "conditional_scores",
+    "plot_joint",
+}  # fmt: skip
 
 
 def modules():
@@ -33,18 +38,14 @@ def public_objects():
     }
 
 
-def needs_viz(name):
-    return name.startswith((f"{PACKAGE}.diagnostics.", f"{PACKAGE}.plots."))
-
-
 def examples():
     finder = doctest.DocTestFinder(exclude_empty=True)
-    return [
-        pytest.param(test, id=test.name, marks=pytest.mark.viz if needs_viz(test.name) else ())
-        for module in modules()
-        for test in finder.find(module)
-        if test.examples
-    ]
+    for module in modules():
+        for test in filter(lambda test: test.examples, finder.find(module)):
+            is_slow = test.name.removeprefix(f"{module.__name__}.") in SLOW
+            needs_viz = test.name.startswith((f"{PACKAGE}.diagnostics.", f"{PACKAGE}.plots."))
+            marks = [pytest.mark.slow] * is_slow + [pytest.mark.viz] * needs_viz
+            yield pytest.param(test, id=test.name, marks=marks)
 
 
 def test_public_names_have_docstrings_with_examples():
@@ -53,7 +54,7 @@ def test_public_names_have_docstrings_with_examples():
     assert [name for name, text in documented.items() if ">>> " not in text] == []
 
 
-@pytest.mark.parametrize("test", examples())
+@pytest.mark.parametrize("test", [*examples()])
 def test_docstring_example_runs(test, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # files that the example writes
     report = io.StringIO()

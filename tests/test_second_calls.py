@@ -37,11 +37,6 @@ def flax_network(seed):
     return nnx.Sequential(hidden, jnp.tanh, nnx.Linear(WIDTH, NUM_OUTPUTS, rngs=rngs))
 
 
-def closure(seed):
-    operator = Operator(seed)
-    return lambda x: operator.output @ jnp.tanh(operator.hidden @ x)
-
-
 def recurrent(seed):
     weights = Operator(seed).hidden
 
@@ -52,7 +47,7 @@ def recurrent(seed):
 
 
 NETWORKS = {
-    "function": closure,
+    "function": lambda seed: Operator(seed).apply,
     "loop": recurrent,
     "nnx_module": flax_network,
     "equinox_module": lambda seed: eqx.nn.MLP(
@@ -83,7 +78,12 @@ def programs_of(network, seed, batch_shape=(), *, with_tables=False):
     np.testing.assert_allclose(pairs.network, draws, rtol=1e-4, atol=1e-5)
     if with_tables or batch_shape:
         counted(linear.corrected, pairs)
+
+    def copulas():
+        return [linear.gaussian_copula(correlation=name) for name in ("nataf", "linear")]
+
     if with_tables:
+        counted(copulas)
         counted(lambda: nuq.paired_statistics(pairs).quantile([0.1, 0.9]))
         counted(summary, linear, pairs, quantiles=[0.1, 0.9], tails=[0.1])
     return found

@@ -11,14 +11,12 @@ Two methods, sharing no algebra:
   rule. For many weights, or with a normal part.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import numpy as np
 from mpmath import mp
 
 MAX_EXACT_TERMS = 2**14
@@ -31,24 +29,11 @@ class LogValues(NamedTuple):
     log_survival: Any
 
 
-def log_values(
-    x: Fraction,
-    weights: Sequence[Fraction],
-    normal_scale: Fraction = Fraction(0),
-    digits: int = 40,
-) -> LogValues:
-    """Log density and log survival at `x`, to about `digits` correct digits.
+def log_values(x, weights, normal_scale=Fraction(0), digits=40):
+    """Log density and log survival at `x`, with about `digits` correct digits.
 
-    Parameters
-    ----------
-    x : Fraction
-        The point; inside the support if there is no normal part.
-    weights : sequence of Fraction
-        Weights of the uniforms; signs do not matter, zeros are dropped.
-    normal_scale : Fraction
-        Standard deviation of the normal part.
-    digits : int
-        Relative accuracy of density and survival is ``10**-digits`` or better.
+    Arguments are fractions; without a normal part `x` is inside the support. Signs of weights do
+    not matter, zeros are dropped.
     """
     half_widths = [abs(w) for w in weights if w != 0]
     if normal_scale == 0 and number_of_terms(half_widths) <= MAX_EXACT_TERMS:
@@ -62,23 +47,18 @@ def log_values(
         return LogValues(upper.log_density, mp.log1p(-mp.exp(upper.log_survival)))
 
 
-def number_of_terms(half_widths: Sequence[Fraction]) -> int:
+def float_log_values(points, weights, normal_scale=None, digits=40):
+    """Log densities and log survivals ``(2, N)`` in float64, of floating-point arguments."""
+    weights, s = [Fraction(float(w)) for w in weights], Fraction(float(normal_scale or 0))
+    return np.array([log_values(Fraction(float(x)), weights, s, digits) for x in points], float).T
+
+
+def number_of_terms(half_widths):
     """Terms of the alternating sum once equal weights are gathered."""
     return math.prod(m + 1 for m in Counter(half_widths).values())
 
 
-def signed_sums(half_widths: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
-    """All sums ``sum_k e_k w_k``, ``e_k = +-1``, each with the sum of its ``prod_k e_k``."""
-    sums = [(1, Fraction(0))]
-    for w, m in Counter(half_widths).items():
-        steps = [((-1) ** j * math.comb(m, j), w * (m - 2 * j)) for j in range(m + 1)]
-        sums = [(c * a, y + b) for c, y in sums for a, b in steps]
-    return sums
-
-
-def exact_alternating_sum(
-    x: Fraction, half_widths: Sequence[Fraction], digits: int = 40
-) -> LogValues:
+def exact_alternating_sum(x, half_widths, digits=40):
     """Both values from ``sum_e prod(e) (e.w - x)_+^m / (m! 2^n prod(w))``.
 
     ``m = n - 1`` gives the density and ``m = n`` the survival function. Everything is scaled
@@ -86,16 +66,21 @@ def exact_alternating_sum(
     """
     n = len(half_widths)
     unit = math.lcm(x.denominator, *(w.denominator for w in half_widths))
-    integers = [Fraction(int(w * unit)) for w in half_widths]
+    integers = [int(w * unit) for w in half_widths]
+    # All sums of e_k w_k, each with the sum of its prod_k e_k.
+    sums = [(1, 0)]
+    for w, m in Counter(integers).items():
+        steps = [((-1) ** j * math.comb(m, j), w * (m - 2 * j)) for j in range(m + 1)]
+        sums = [(c * a, y + b) for c, y in sums for a, b in steps]
     position = int(x * unit)
     density = survival = 0
-    for coefficient, total in signed_sums(integers):
-        distance = total.numerator - position
+    for coefficient, total in sums:
+        distance = total - position
         if distance > 0:
             power = coefficient * distance ** (n - 1)
             density += power
             survival += power * distance
-    scale = 2**n * math.prod(w.numerator for w in integers)
+    scale = 2**n * math.prod(integers)
     with mp.workdps(digits + 20):
         return LogValues(
             mp.log(mp.mpf(density * unit) / (scale * math.factorial(n - 1))),
@@ -103,13 +88,7 @@ def exact_alternating_sum(
         )
 
 
-def contour_integral(
-    x: Fraction,
-    half_widths: Sequence[Fraction],
-    normal_scale: Fraction,
-    digits: int = 40,
-    tilt: float | None = None,
-) -> LogValues:
+def contour_integral(x, half_widths, normal_scale, digits=40, tilt=None):
     """Both values for ``x >= 0`` by the trapezoidal rule along ``t + i a``.
 
     ``p(x) = exp(K(t) - t x) / pi * Int_0^inf Re exp(K(t + i a) - K(t) - i a x) da``, and the
@@ -119,20 +98,19 @@ def contour_integral(
     `tilt` overrides ``t`` (any positive value gives the same integral).
     """
     groups = [(float(w), m) for w, m in Counter(half_widths).items()]
-    t = _tilt(float(x), groups, float(normal_scale)) if tilt is None else tilt
-    length = _alias_free_length(float(x), groups, float(normal_scale), t, digits)
-    reach = _reach(groups, float(normal_scale), t, digits)
-    count = math.ceil(reach * length / (2 * math.pi)) + 1
+    rough = float(x), groups, float(normal_scale)
+    t = saddlepoint(*rough) if tilt is None else tilt
+    length = _alias_free_length(*rough, t, digits)
+    count = math.ceil(_reach(*rough[1:], t, digits) * length / (2 * math.pi)) + 1
     # coth(w t) sin(w a) comes from rotations of modulus one: small w t costs digits.
     lost = max([0.0, *(-math.log10(w * t) for w, _ in groups)])
     with mp.workdps(digits + 20 + math.ceil(lost)):
         step = 2 * mp.pi / mp.mpf(length)
         exact = [(_mpf(w), m) for w, m in Counter(half_widths).items()]
-        s, y, tilt_mp = _mpf(normal_scale), _mpf(x), mp.mpf(t)
-        whole = _trapezoid(y, exact, s, tilt_mp, step, count, midpoint=False)
-        halves = _trapezoid(y, exact, s, tilt_mp, step, count, midpoint=True)
-        exponent = (s * tilt_mp) ** 2 / 2 - tilt_mp * y
-        exponent += sum(m * mp.log(mp.sinh(w * tilt_mp) / (w * tilt_mp)) for w, m in exact)
+        s, y, t = _mpf(normal_scale), _mpf(x), mp.mpf(t)
+        whole, halves = (_trapezoid(y, exact, s, t, step, count, at) for at in (0, step / 2))
+        exponent = (s * t) ** 2 / 2 - t * y
+        exponent += sum(m * mp.log(mp.sinh(w * t) / (w * t)) for w, m in exact)
         results = []
         for coarse, shifted in zip(whole, halves, strict=True):
             value = (coarse + shifted) / 2
@@ -142,19 +120,9 @@ def contour_integral(
         return LogValues(*results)
 
 
-def _trapezoid(
-    x: Any,
-    groups: Sequence[tuple[Any, int]],
-    s: Any,
-    t: Any,
-    step: Any,
-    count: int,
-    *,
-    midpoint: bool,
-) -> tuple[Any, Any]:
-    """The rule for both integrals over ``pi``, nodes from 0 or from half a step."""
+def _trapezoid(x, groups, s, t, step, count, first):
+    """The rule for both integrals over ``pi``, with nodes from 0 or from half a step."""
     n = sum(m for _, m in groups)
-    first = step / 2 if midpoint else mp.mpf(0)
     factors = [(mp.coth(w * t), m, mp.expj(w * step)) for w, m in groups]
     rotated = [mp.expj(w * first) for w, _ in groups]
     drift = s * s * t - x
@@ -172,67 +140,62 @@ def _trapezoid(
             value *= factor if m == 1 else factor**m
             rotated[k] = z * rotation
         phase *= phase_step
-        if j == 0 and not midpoint:
+        if a == 0:
             value /= 2
         density += value.real
         survival += (value / node).real
     return density * step / mp.pi, survival * step / mp.pi
 
 
-def _tilt(x: float, groups: Sequence[tuple[float, int]], s: float) -> float:
+def saddlepoint(x, groups, s):
     """A tilt near the saddlepoint ``K'(t) = x``, at least 3 / sd to stay off the pole at 0."""
-    sd = math.sqrt(sum(m * w * w for w, m in groups) / 3 + s * s)
-    low = high = 3 / sd
-    while _mean(high, groups, s) < x:
+
+    def mean(t):
+        total = s * s * t
+        for w, m in groups:
+            u = w * t
+            total += m * w * (u / 3 if u < 1e-4 else 1 / math.tanh(u) - 1 / u)
+        return total
+
+    low = high = 3 / math.sqrt(sum(m * w * w for w, m in groups) / 3 + s * s)
+    while mean(high) < x:
         high *= 2
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if _mean(middle, groups, s) < x else (low, middle)
+        low, high = (middle, high) if mean(middle) < x else (low, middle)
     return (low + high) / 2
 
 
-def _mean(t: float, groups: Sequence[tuple[float, int]], s: float) -> float:
-    total = s * s * t
-    for w, m in groups:
-        u = w * t
-        total += m * w * (u / 3 if u < 1e-4 else 1 / math.tanh(u) - 1 / u)
-    return total
-
-
-def _alias_free_length(
-    x: float, groups: Sequence[tuple[float, int]], s: float, t: float, digits: int
-) -> float:
+def _alias_free_length(x, groups, s, t, digits):
     """Period ``2 pi / step`` whose aliases, on either side, are below the wanted accuracy.
 
     To the left the survival function is at most 1, its alias ``exp(-t length)``; compared with
     the tail itself, whose logarithm is about ``K(t) - t x``. To the right the tilted distribution
     ends at the sum of the weights, or falls off as a normal distribution around ``s^2 t``.
     """
-    edge = sum(m * w for w, m in groups)
     log_tail = (s * t) ** 2 / 2 - t * x
     for w, m in groups:
         u = w * t
         log_tail += m * (u * u / 6 if u < 1e-3 else u + math.log(-math.expm1(-2 * u) / (2 * u)))
     margin = (digits + 8) * math.log(10)
     left = (margin + max(0.0, -log_tail)) / t
-    right = max(edge - x, 0.0) + s * s * t + s * math.sqrt(2 * margin)
-    return max(left, right)
+    beyond = max(sum(m * w for w, m in groups) - x, 0.0)
+    return max(left, beyond + s * s * t + s * math.sqrt(2 * margin))
 
 
-def _reach(groups: Sequence[tuple[float, int]], s: float, t: float, digits: int) -> float:
+def _reach(groups, s, t, digits):
     """Where an envelope of the integrand has fallen below the wanted accuracy."""
 
-    def log_envelope(a: float) -> float:
+    def log_envelope(a):
         decay = 0.5 * math.log1p((a / t) ** 2)
         uniform = sum(m * min(0.0, -math.log(math.tanh(w * t)) - decay) for w, m in groups)
         return uniform - (s * a) ** 2 / 2
 
-    floor = -(digits + 8) * math.log(10)
     high = t
-    while log_envelope(high) > floor:
+    while log_envelope(high) > -(digits + 8) * math.log(10):
         high *= 1.1
     return high
 
 
-def _mpf(value: Fraction) -> Any:
+def _mpf(value):
     return mp.mpf(value.numerator) / value.denominator

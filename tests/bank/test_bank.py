@@ -1,25 +1,20 @@
 """The bank of reference problems, checked by methods that its generator does not use."""
 
 import itertools
-import json
 import math
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from mpmath import mp
 
-from tests.bank import loader
-from tests.bank.patterns import derivative_patterns, float32_patterns, float64_patterns
-from tests.bank.reference import (
-    _tilt,
-    contour_integral,
-    number_of_terms,
-)
+from tests.bank.generate import jobs
+from tests.bank.loader import DATA, derivative_cases, float32_cases, float64_cases
+from tests.bank.reference import contour_integral, number_of_terms, saddlepoint
 
-VALUE_CASES = (*loader.float64_cases(), *loader.float32_cases())
-DERIVATIVE_CASES = loader.derivative_cases()
-by_name = pytest.mark.parametrize("case", VALUE_CASES, ids=str)
+VALUE_CASES = {case.name: case for case in (*float64_cases(), *float32_cases())}
+by_name = pytest.mark.parametrize("case", VALUE_CASES.values(), ids=str)
 
 
 def fractions(array):
@@ -38,36 +33,25 @@ def decimals(case):
         return [(x, *v) for x, v in zip(fractions(case.x), values, strict=True)]
 
 
-def assert_close(got, expected, tolerance):
-    assert abs(got - expected) <= tolerance * max(1, abs(expected)), (
-        mp.nstr(got, 30),
-        mp.nstr(expected, 30),
-    )
+def assert_close(got, expected, digits):
+    for one, other in zip(got, expected, strict=True):
+        error = abs(one - other) / max(1, abs(other))
+        assert error <= mp.mpf(10) ** -digits, (mp.nstr(one, 30), mp.nstr(other, 30))
 
 
 # --- form ---------------------------------------------------------------------------------------
 
 
-def test_names_are_unique_and_data_is_small():
-    for cases in (VALUE_CASES, DERIVATIVE_CASES):
-        names = [c.name for c in cases]
-        assert len(set(names)) == len(names)
-    assert loader.DATA.stat().st_size < 1_500_000
-
-
 def test_data_is_what_the_generator_would_ask_for():
-    stored = json.loads(loader.DATA.read_text(encoding="utf-8"))
-    wanted = {
-        "float64": float64_patterns(),
-        "float32": float32_patterns(),
-        "derivatives": [pattern for pattern, _ in derivative_patterns()],
-    }
-    for block, patterns in wanted.items():
-        assert [e["name"] for e in stored[block]] == [p.name for p in patterns]
-        for entry, pattern in zip(stored[block], patterns, strict=True):
-            np.testing.assert_allclose(entry["weights"], pattern.weights, rtol=1e-6)
-            if block != "derivatives":
-                assert len(entry["x"]) == len(pattern.points())
+    assert DATA.stat().st_size < 1_500_000
+    cases = *float64_cases(), *float32_cases(), *derivative_cases()
+    for case, (block, pattern, points) in zip(cases, jobs(), strict=True):
+        assert case.name == pattern.name
+        dtype = "float32" if block == "float32" else "float64"
+        for found, wanted in ((case.weights, pattern.weights), (case.x, points)):
+            assert found.dtype == dtype
+            # Arguments are exact in single precision, too.
+            np.testing.assert_allclose(found, wanted, rtol=1e-14, err_msg=case.name)
 
 
 @by_name
@@ -87,24 +71,7 @@ def test_values_are_finite_and_reach_both_tails(case):
         assert case.normal_scale > 0
 
 
-def test_single_precision_arguments_are_exact():
-    stored = json.loads(loader.DATA.read_text(encoding="utf-8"))["float32"]
-    for case, entry in zip(loader.float32_cases(), stored, strict=True):
-        assert case.x.dtype == case.weights.dtype == np.float32
-        assert case.x.tolist() == entry["x"]
-        assert case.weights.tolist() == entry["weights"]
-
-
-def test_cases_are_found_by_name_and_tag():
-    assert loader.value_case("draws_31").weights.shape == (31,)
-    assert all(c.normal_scale is not None for c in loader.float64_cases("normal_part"))
-    assert len(loader.float64_cases("dominated", "normal_part")) == 3
-    with pytest.raises(KeyError, match="no value case named 'nothing'"):
-        loader.value_case("nothing")
-
-
-# --- distributions that the values must obey
-# -------------------------------------------------------------
+# --- laws that the values must obey -------------------------------------------------------------
 
 
 @by_name
@@ -114,23 +81,21 @@ def test_density_is_even_and_the_tails_add_to_one(case):
     assert len(pairs) >= 2
     with mp.workdps(60):
         for x in pairs:
-            assert_close(values[x][0], values[-x][0], mp.mpf(10) ** -38)
-            assert_close(mp.expm1(values[-x][1]), -mp.exp(values[x][1]), mp.mpf(10) ** -38)
+            (density, survival), (other, below) = values[x], values[-x]
+            assert_close((density, mp.expm1(below)), (other, -mp.exp(survival)), 38)
             # The small number log(1 - tail) must be right itself, not only its exponential.
-            tail = mp.log1p(-mp.exp(values[x][1]))
-            assert abs(values[-x][1] / tail - 1) < mp.mpf(10) ** -37
+            assert abs(below / mp.log1p(-mp.exp(survival)) - 1) < mp.mpf(10) ** -37
 
 
-@pytest.mark.parametrize("case", loader.float64_cases("scaled"), ids=str)
+@pytest.mark.parametrize("case", float64_cases("scaled"), ids=str)
 def test_scale_distribution(case):
     name, factor = case.name.rsplit("_times_", 1)
-    base, c = loader.value_case(name), float(factor)
+    base, c = VALUE_CASES[name], float(factor)
     np.testing.assert_allclose(case.x, c * base.x, rtol=1e-15)
     # Only the rounding of the scaled weights and points separates the two.
-    np.testing.assert_allclose(
-        case.log_density + math.log(c), base.log_density, rtol=1e-11, atol=2e-9
-    )
-    np.testing.assert_allclose(case.log_survival, base.log_survival, rtol=1e-11, atol=2e-9)
+    density = case.log_density + math.log(c)
+    for found, exact in ((density, base.log_density), (case.log_survival, base.log_survival)):
+        np.testing.assert_allclose(found, exact, rtol=1e-11, atol=2e-9)
 
 
 # --- other formulas -----------------------------------------------------------------------------
@@ -139,54 +104,49 @@ def test_scale_distribution(case):
 @pytest.mark.parametrize("name", ["equal_4", "equal_8", "equal_31", "equal_31_float32"])
 def test_irwin_hall(name):
     """``sum_k (-1)^k C(n, k) (y - k)_+^m / m!`` on the sum of n uniforms on (0, 1)."""
-    case = loader.value_case(name)
+    case = VALUE_CASES[name]
     n, w = case.weights.size, Fraction(float(case.weights[0]))
     with mp.workdps(60):
-        for x, log_density, log_survival in decimals(case):
+        for x, *found in decimals(case):
             y = (n - x / w) / 2  # the survival function at x is the distribution function here
             terms = [((-1) ** k * math.comb(n, k), y - k) for k in range(n + 1) if y > k]
             density = sum(c * d ** (n - 1) for c, d in terms) / math.factorial(n - 1) / (2 * w)
             survival = sum(c * d**n for c, d in terms) / math.factorial(n)
-            for got, exact in ((log_density, density), (log_survival, survival)):
-                expected = mp.log(mp.mpf(exact.numerator) / exact.denominator)
-                assert_close(got, expected, mp.mpf(10) ** -38)
+            exact = [mp.log(mp.mpf(v.numerator) / v.denominator) for v in (density, survival)]
+            assert_close(found, exact, 38)
 
 
 def normal_integrals(y, order):
-    """``J_m(y) = Int_-inf^y J_(m-1)`` with ``J_0`` the normal distribution function."""
+    """``J_m(y) = Int_-inf^y J_(m-1)`` of the last two orders, ``J_0`` the normal distribution."""
     before, last = mp.npdf(y), mp.erfc(-y / mp.sqrt(2)) / 2
-    values = [before, last]
     for m in range(1, order + 1):
         before, last = last, (y * last + before) / m
-        values.append(last)
-    return values
+    return before, last
+
+
+WITH_NORMAL_PART = [case for case in VALUE_CASES.values() if "normal_part" in case.tags]
 
 
 @pytest.mark.parametrize(
-    "case",
-    [c for c in VALUE_CASES if "normal_part" in c.tags and number_of_terms(half_widths(c)) < 100],
-    ids=str,
+    "case", [c for c in WITH_NORMAL_PART if number_of_terms(half_widths(c)) < 100], ids=str
 )
 def test_normal_part_against_iterated_integrals_of_the_normal_distribution(case):
-    widths = half_widths(case)
-    n, s_exact = len(widths), Fraction(case.normal_scale)
-    sums = {}
+    widths, s_exact = half_widths(case), Fraction(case.normal_scale)
+    n = len(widths)
+    terms = Counter()
     for signs in itertools.product((1, -1), repeat=n):
-        total = sum((e * w for e, w in zip(signs, widths, strict=True)), Fraction(0))
-        sums[total] = sums.get(total, 0) + math.prod(signs)
+        terms[sum(e * w for e, w in zip(signs, widths, strict=True))] += math.prod(signs)
     with mp.workdps(120):
         s = mp.mpf(case.normal_scale)
         scale = mp.mpf(2) ** n * mp.fprod(mp.mpf(float(w)) for w in widths)
-        for x, log_density, log_survival in decimals(case):
-            density = survival = mp.mpf(0)
-            for total, sign in sums.items():
+        for x, *found in decimals(case):
+            sums = [mp.mpf(0), mp.mpf(0)]
+            for total, sign in terms.items():
                 y = (total - x) / s_exact
-                *_, lower, upper = normal_integrals(mp.mpf(y.numerator) / y.denominator, n)
-                density += sign * lower
-                survival += sign * upper
-            expected = mp.log(density * s ** (n - 1) / scale), mp.log(survival * s**n / scale)
-            assert_close(log_density, expected[0], mp.mpf(10) ** -38)
-            assert_close(log_survival, expected[1], mp.mpf(10) ** -38)
+                parts = normal_integrals(mp.mpf(y.numerator) / y.denominator, n)
+                sums = [one + sign * part for one, part in zip(sums, parts, strict=True)]
+            exact = [mp.log(sums[k] * s ** (n - 1 + k) / scale) for k in (0, 1)]
+            assert_close(found, exact, 38)
 
 
 @pytest.mark.parametrize(
@@ -203,44 +163,38 @@ def test_normal_part_against_iterated_integrals_of_the_normal_distribution(case)
     ],
 )
 def test_contour_integral_agrees_with_exact_sum(name, digits):
-    case = loader.value_case(name)
+    case = VALUE_CASES[name]
     with mp.workdps(50):
         for x, *expected in decimals(case)[3:10:3]:
             got = contour_integral(x, half_widths(case), Fraction(0), digits)
-            for value, exact in zip(got, expected, strict=True):
-                assert_close(value, exact, mp.mpf(10) ** -digits)
+            assert_close(got, expected, digits)
+
+
+def on_another_contour(case, x, factor, digits):
+    widths, s = half_widths(case), Fraction(case.normal_scale or 0)
+    tilt = factor * saddlepoint(float(x), [(float(w), 1) for w in widths], float(s))
+    return contour_integral(x, widths, s, digits, tilt)
 
 
 @pytest.mark.parametrize("name", ["draws_31", "draws_120", "lognormal_31", "draws_120_float32"])
 def test_contour_integral_does_not_depend_on_the_contour(name):
-    case = loader.value_case(name)
-    widths = half_widths(case)
-    groups = [(float(w), 1) for w in widths]
+    case = VALUE_CASES[name]
     with mp.workdps(50):
         for index, factor in ((2, 0.5), (5, 0.85), (6, 1.1)):
             x, *expected = decimals(case)[index]
-            got = contour_integral(x, widths, Fraction(0), 15, factor * _tilt(float(x), groups, 0))
-            for value, stored in zip(got, expected, strict=True):
-                assert_close(value, stored, mp.mpf(10) ** -15)
+            assert_close(on_another_contour(case, x, factor, 15), expected, 15)
 
 
 @pytest.mark.parametrize(
-    "case",
-    [c for c in VALUE_CASES if "normal_part" in c.tags and number_of_terms(half_widths(c)) >= 100],
-    ids=str,
+    "case", [c for c in WITH_NORMAL_PART if number_of_terms(half_widths(c)) >= 100], ids=str
 )
 def test_normal_part_does_not_depend_on_the_contour(case):
-    widths, s = half_widths(case), Fraction(case.normal_scale)
-    groups = [(float(w), 1) for w in widths]
     with mp.workdps(50):
         for x, *expected in [v for v in decimals(case) if v[0] >= 0][::2]:
-            tilt = 0.85 * _tilt(float(x), groups, float(s))
-            got = contour_integral(x, widths, s, 9, tilt)
-            for value, stored in zip(got, expected, strict=True):
-                assert_close(value, stored, mp.mpf(10) ** -9)
+            assert_close(on_another_contour(case, x, 0.85, 9), expected, 9)
 
 
 def test_contour_integral_refuses_a_hopeless_contour():
-    case = loader.value_case("draws_120")
+    case = VALUE_CASES["draws_120"]
     with pytest.raises(ArithmeticError, match="not converged at x = "):
         contour_integral(fractions(case.x)[5], half_widths(case), Fraction(0), 15, tilt=0.9)

@@ -17,17 +17,14 @@ from nn_uq_dist.basics.checks import as_index, as_indices, as_numeric
         (range(3), (0, 1, 2)),
         (np.int64(2), (2,)),
         (np.array([1, 0]), (1, 0)),
+        (jnp.array([1, 0]), (1, 0)),
+        (jnp.array(2), (2,)),
     ],
 )
 def test_indices_become_positions(indices, expected):
     positions = as_indices(indices, 3)
     assert positions == expected
     assert all(type(position) is int for position in positions)
-
-
-def test_jax_indices():
-    assert as_indices(jnp.array([1, 0]), 3) == (1, 0)
-    assert as_indices(jnp.array(2), 3) == (2,)
 
 
 def test_one_output():

@@ -73,12 +73,8 @@ else:
 
 @pytest.mark.slow
 def test_leaves_saved_in_one_process_are_those_of_another(tmp_path):
-    def run(seed: int, *arguments: str) -> None:
+    for seed in range(4):
         environment = os.environ | {"PYTHONHASHSEED": str(seed)}
-        command = [sys.executable, "-c", SCRIPT, *arguments]
+        job = "load" if seed else "save"
+        command = [sys.executable, "-c", SCRIPT, job, str(tmp_path / "leaves.npz")]
         subprocess.run(command, env=environment, check=True, timeout=300)  # noqa: S603
-
-    path = str(tmp_path / "leaves.npz")
-    run(0, "save", path)
-    for seed in (1, 2, 3):
-        run(seed, "load", path)

@@ -5,22 +5,16 @@ import numpy as np
 
 from nn_uq_dist.basics.row_algebra import binary_unit
 
-SIZES = [1e-30, 0.3, 1.0, 1.3, 1.6, 7.0, 1e30]
-WITHOUT = [0.0, -1.0, np.inf, np.nan]
-
 
 def test_units_are_powers_of_two_near_sizes(precision):
-    sizes = np.asarray(SIZES, precision)
-    for units in (binary_unit(sizes), np.asarray(jax.jit(binary_unit)(sizes))):
+    sizes = np.array([1e-30, 0.3, 1.0, 1.3, 1.6, 7.0, 1e30], precision)
+    without = np.array([0.0, -1.0, np.inf, np.nan], precision)
+    for function in (binary_unit, jax.jit(binary_unit)):
+        units = np.asarray(function(sizes))
         assert units.dtype == precision
         np.testing.assert_array_equal(np.frexp(units)[0], 0.5)
         assert np.all((sizes / units >= 0.75) & (sizes / units < 1.5))
-
-
-def test_what_has_no_size_has_unit_one(precision):
-    sizes = np.asarray(WITHOUT, precision)
-    np.testing.assert_array_equal(binary_unit(sizes), 1)
-    np.testing.assert_array_equal(jax.jit(binary_unit)(sizes), 1)
+        np.testing.assert_array_equal(function(without), 1)
 
 
 def test_no_gradient_flows_through_units():

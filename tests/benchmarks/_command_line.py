@@ -4,16 +4,10 @@ import argparse
 
 
 def options(**defaults):
-    """Options of the names and types of their defaults: of a tuple several values, else one.
-
-    That of ``False`` is a switch.
-    """
+    """Options of the names and types of their defaults: of a tuple several values, else one."""
     parser = argparse.ArgumentParser()
     for name, default in defaults.items():
         flag, several = "--" + name.replace("_", "-"), isinstance(default, tuple)
-        if default is False:
-            parser.add_argument(flag, action="store_true")
-            continue
         kind = type((default or (0,))[0] if several else default)
         parser.add_argument(flag, type=kind, nargs="*" if several else None, default=default)
     return parser.parse_args()

@@ -81,10 +81,5 @@ def steep_regions():
         yield "wedge", partial(wedge, at, slope), normal(6), 0.0, share
     for slope in (3.0, 10.0):
         share = 2 * (1.3 / 2) ** 8 / math.factorial(8)
-        yield (
-            "two corners",
-            partial(two_corners, slope),
-            nuq.Input.box(jnp.zeros(8), 1.0),
-            0.0,
-            share,
-        )
+        box = nuq.Input.box(jnp.zeros(8), 1.0)
+        yield "two corners", partial(two_corners, slope), box, 0.0, share

@@ -30,10 +30,10 @@ def combination(weights, normal_scale=None):
 class CountedFunction:
     """The output of a case at standard normal variables, for OpenTURNS, with its number of runs."""
 
-    def __init__(self, case, *, upper):
+    def __init__(self, case):
         self.num_inputs = case.f.num_inputs
         self.runs = 0
-        self._one = jax.jit(lambda z: (1.0 if upper else -1.0) * case.at_scores(z))
+        self._one = jax.jit(case.at_scores)
         self._many, self._slope = jax.jit(jax.vmap(self._one)), jax.jit(jax.grad(self._one))
         self._hessian = jax.jit(jax.hessian(self._one))
 
@@ -92,30 +92,30 @@ def estimate(method, function, limit, budget, seed):
         form = ot.FORM(function.solver(50), event)
         form.run()
         algorithm = ot.PostAnalyticalImportanceSampling(form.getResult())
-        algorithm.setBlockSize(DRAWS_AT_ONCE)
-        algorithm.setMaximumOuterSampling(max(1, (budget - function.runs) // DRAWS_AT_ONCE))
-        algorithm.setMaximumCoefficientOfVariation(0.0)
+        blocks, size = (budget - function.runs) // DRAWS_AT_ONCE, DRAWS_AT_ONCE
     elif method == METHODS[1]:
         algorithm = ot.SubsetSampling(event)
-        algorithm.setBlockSize(DRAWS_AT_ONCE)
-        algorithm.setMaximumOuterSampling(max(1, budget // LEVELS // DRAWS_AT_ONCE))
+        blocks, size = budget // LEVELS // DRAWS_AT_ONCE, DRAWS_AT_ONCE
     else:
         algorithm = ot.DirectionalSampling(event)
         algorithm.setRootStrategy(ot.MediumSafe())
-        algorithm.setMaximumOuterSampling(budget // RUNS_PER_DIRECTION)
+        blocks, size = budget // RUNS_PER_DIRECTION, 1
+    algorithm.setBlockSize(size)
+    algorithm.setMaximumOuterSampling(max(1, blocks))
+    if method != METHODS[1]:
         algorithm.setMaximumCoefficientOfVariation(0.0)
     algorithm.run()
     return float(algorithm.getResult().getProbabilityEstimate())
 
 
-def runs_of_peer(method, case, limit, share, *, upper):
+def runs_of_peer(method, case, limit, share):
     """Least runs with a root mean square error of 10% over keys, infinite if none of ours do."""
-    function = CountedFunction(case, upper=upper)
+    function = CountedFunction(case)
 
     def attempt(budget, seed):
         function.runs = 0
         try:
-            found = estimate(method, function, limit if upper else -limit, budget, seed)
+            found = estimate(method, function, limit, budget, seed)
         except (TypeError, RuntimeError):  # its search for a point failed
             found = math.nan
         return found, function.runs
@@ -140,7 +140,7 @@ def most_probable_point(case, limit):
     """
     import openturns as ot
 
-    function = CountedFunction(case, upper=True)
+    function = CountedFunction(case)
     event, solver = function.event(limit), function.solver(100)
     solver.setMaximumConstraintError(1e-3)
     form, sorm = ot.FORM(solver, event), ot.SORM(solver, event)
@@ -165,18 +165,13 @@ def polynomial_chaos(f, standard, outputs, seed):
     d = f.num_inputs
     one = ot.Uniform(-1.0, 1.0) if f.normal_scale is None else ot.Normal()
     distribution = ot.JointDistribution([one] * d)
-    family = ot.StandardDistributionPolynomialFactory(one)
-    basis = ot.OrthogonalProductPolynomialFactory(
-        [family] * d, ot.HyperbolicAnisotropicEnumerateFunction(d, 0.6)
-    )
+    families = [ot.StandardDistributionPolynomialFactory(one)] * d
+    terms = ot.HyperbolicAnisotropicEnumerateFunction(d, 0.6)
+    basis = ot.OrthogonalProductPolynomialFactory(families, terms)
     selection = ot.LeastSquaresMetaModelSelectionFactory(ot.LARS(), ot.CorrectedLeaveOneOut())
-    algorithm = ot.FunctionalChaosAlgorithm(
-        ot.Sample(standard),
-        ot.Sample(np.asarray(outputs, float)),
-        distribution,
-        ot.FixedStrategy(basis, MOST_TERMS),
-        ot.LeastSquaresStrategy(selection),
-    )
+    runs = ot.Sample(standard), ot.Sample(np.asarray(outputs, float))
+    strategies = ot.FixedStrategy(basis, MOST_TERMS), ot.LeastSquaresStrategy(selection)
+    algorithm = ot.FunctionalChaosAlgorithm(*runs, distribution, *strategies)
     algorithm.run()
     surrogate = algorithm.getResult().getMetaModel()
     return empirical_cdf(np.asarray(surrogate(distribution.getSample(SURROGATE_DRAWS))))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, stats
 
-from tests.box_gaussian.references import _most_restricted_first, _restricted, _spread_factor
+from tests.box_gaussian.references import sequential_draws
 
 Array = NDArray[np.float64]
 
@@ -140,17 +140,7 @@ def _sequential(reduced, extra, log2):
     size = len(reduced.slope)
     columns = np.linalg.cholesky(reduced.precision + extra * np.eye(size)).T
     mean = np.linalg.solve(columns.T @ columns, reduced.slope)
-    order = _most_restricted_first(mean, _spread_factor(columns))
-    root = _spread_factor(columns[:, order])
     uniforms = _sobol(size, log2)
-    scores, points = np.empty_like(uniforms), np.empty_like(uniforms)
-    volume = 0.5 * size * math.log(2 * math.pi) + np.log(np.diag(root)).sum()
-    shape = REPLICATES, uniforms.shape[-1]
-    logs = np.full(shape, 0.5 * reduced.slope @ mean + volume - math.log(math.prod(shape)))
-    for k, name in enumerate(order):
-        center = mean[name] + np.einsum("j,rjs->rs", root[k, :k], scores[:, :k])
-        ends = (-1 - center) / root[k, k], (1 - center) / root[k, k]
-        log_mass, scores[:, k] = _restricted(*ends, uniforms[:, k])
-        points[:, name] = np.clip(center + root[k, k] * scores[:, k], -1, 1)
-        logs += log_mass + 0.5 * extra * points[:, name] ** 2
+    points, logs = sequential_draws(columns, mean, uniforms)
+    logs += 0.5 * (reduced.slope @ mean + extra * (points**2).sum(axis=1)) - math.log(logs.size)
     return reduced.reference(points, logs + reduced.log_prior(points))

@@ -4,12 +4,12 @@ On a shared machine the speed drifts by more than the differences of interest. S
 interleaved: each round times all of them, and a ratio is the median of the rounds' ratios.
 """
 
-import gc
 import math
 import statistics
 import subprocess
 import sys
 import time
+import timeit
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,18 +55,12 @@ def time_interleaved(callables, *, num_rounds=7, min_seconds=0.05):
     return {name: Timing(first_calls[name], tuple(rounds[name])) for name in names}
 
 
-def print_timings(timings, *, relative_to, per_unit=None):
-    """Print the table of timings; the last column divides by the peer `relative_to`.
-
-    With `per_unit`, the number of units of work (points, say) in a call, there is a column of the
-    time for each.
-    """
-    head("", "first call", "median", *["median per unit"] * (per_unit is not None), "fastest",
-         f"time / {relative_to}")  # fmt: skip
+def print_timings(timings, *, relative_to):
+    """Print the table of timings; the last column divides by the peer `relative_to`."""
+    head("", "first call", "median", f"time / {relative_to}")
     for name, t in timings.items():
-        unit = [] if per_unit is None else [_show(t.median / per_unit)]
         ratio = f"{t.ratio_to(timings[relative_to]):.3g}"
-        row(name, _show(t.first_call), _show(t.median), *unit, _show(min(t.rounds)), ratio)
+        row(name, _show(t.first_call), _show(t.median), ratio)
 
 
 def timed(call):
@@ -102,17 +96,8 @@ def run_alone(module, argument):
 
 
 def _seconds(call, number):
-    """Seconds per call over ``number`` calls, garbage collection off as in `timeit`."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        start = time.perf_counter()
-        for _ in range(number):
-            jax.block_until_ready(call())
-        return (time.perf_counter() - start) / number
-    finally:
-        if enabled:
-            gc.enable()
+    """Seconds per call over ``number`` calls."""
+    return timeit.timeit(lambda: jax.block_until_ready(call()), number=number) / number
 
 
 def _show(seconds):

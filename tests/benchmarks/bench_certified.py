@@ -3,7 +3,7 @@
 ``--tables gaps rare`` picks some of the tables, ``--networks 50 --draws 100000`` a shorter check.
 """
 
-import time
+from functools import partial
 
 import jax
 import numpy as np
@@ -12,18 +12,10 @@ from tqdm import tqdm
 import nn_uq_dist as nuq
 from nn_uq_dist.error_analysis._certified_distribution import _looked_at
 from nn_uq_dist.error_analysis._cover import largest_gap
-from tests.benchmarks._certified_cases import (
-    Case,
-    ascent,
-    farthest_outside,
-    forward,
-    gradient,
-    random_case,
-    random_network,
-)
+from tests.benchmarks import _certified_cases as cases
 from tests.benchmarks._command_line import head, options, row
 from tests.benchmarks._networks import OPERATORS, operator
-from tests.benchmarks._timing import first_and_later, timed
+from tests.benchmarks._timing import timed
 
 OUTPUTS = (3, 8, 15, 22, 27)
 HALF_WIDTHS = (0.05, 0.15, 0.5)
@@ -34,7 +26,7 @@ def soundness(given):
     """How far an empirical distribution function is outside, in standard errors."""
     worst, outside, gaps = -np.inf, 0, []
     for seed in (bar := tqdm(range(given.networks), desc="random networks", mininterval=10)):
-        case = random_case(seed)
+        case = cases.random_case(seed)
         bounds = nuq.certified(case.net, case.distribution)
         if case.distribution.half_width is not None and np.any(case.distribution.half_width):
             bounds = bounds.refine(20, progress=False)
@@ -57,7 +49,7 @@ def soundness(given):
 def search(given, num_starts=100):
     """Values that search finds outside of ranges, affine bounds and error bounds."""
     seeds = range(0, given.networks, 4)  # those with boxes
-    beyond = [farthest_outside(random_case(seed), num_starts, seed) for seed in seeds]
+    beyond = [cases.farthest_outside(cases.random_case(seed), num_starts, seed) for seed in seeds]
     print(f"\n{len(seeds)} networks, {num_starts} starts for each of six goals: farthest outside")
     print(f"{max(beyond):.1e} of the largest output, in NumPy's float64")
 
@@ -87,29 +79,22 @@ def gaps(given):
         row(name, half_width, *(f"{value:.2g}" for value in values))
 
 
+def with_parts(net, distribution, given, **options):
+    """Bounds from as many parts as fit into the time."""
+    return nuq.certified(
+        net, distribution, max_parts=10**6, seconds=given.seconds, progress=False, **options
+    )
+
+
 def parts(given):
     """Gaps with few inputs."""
     head("inputs", "layers", "neurons", "parts", "gap", "seconds", left=0)
     for num_inputs in (2, 4, 8):
         for depth, width in ((1, 16), (1, 64), (2, 16), (2, 64)):
-            net = random_network(np.random.default_rng(1), num_inputs, width, depth, 0.01)
+            net = cases.random_network(np.random.default_rng(1), num_inputs, width, depth, 0.01)
             distribution = nuq.Input.box(np.zeros(num_inputs), half_width=1.0)
-            start = time.perf_counter()
-            bounds = nuq.certified(
-                net, distribution, max_parts=10**6, seconds=given.seconds, progress=False
-            )
-            took = time.perf_counter() - start
-            gap = f"{bounds.gap:.1e}"
-            row(num_inputs, depth, width, bounds.num_parts, gap, f"{took:.0f}")
-
-
-def cost(given):
-    """Seconds for one output of five layers of 64 neurons and 31 inputs, without parts."""
-    for half_width in (0.02, 0.2):
-        net = random_network(np.random.default_rng(0), 31, 64, 5, 0.01)
-        distribution = nuq.Input.box(np.zeros(31), half_width=half_width)
-        _, first, later = first_and_later(lambda: nuq.certified(net, distribution), 4)  # noqa: B023
-        print(f"\nhalf-width {half_width}: first call {first:.1f} s, then {later:.1f} s")
+            bounds, took = timed(lambda: with_parts(net, distribution, given))  # noqa: B023
+            row(num_inputs, depth, width, bounds.num_parts, f"{bounds.gap:.1e}", f"{took:.0f}")
 
 
 def rare(given, num_draws=10**8):
@@ -117,21 +102,20 @@ def rare(given, num_draws=10**8):
     cells = "limit", "bounds", "ratio", "seconds", "estimate", "error", "draws"
     head("inputs", "layers", *cells, left=0)
     for num_inputs, depth in ((2, 1), (3, 1), (4, 1), (4, 2)):
-        net = random_network(np.random.default_rng(num_inputs), num_inputs, 16, depth, 0.01)
-        case = Case(net, nuq.Input.box(np.zeros(num_inputs), half_width=1.0))
+        net = cases.random_network(np.random.default_rng(num_inputs), num_inputs, 16, depth, 0.01)
+        case = cases.Case(net, nuq.Input.box(np.zeros(num_inputs), half_width=1.0))
         limits = np.array([limit_of(case, share) for share in (1e-3, 1e-6, 1e-9)])
         estimate = nuq.failure_probability(
             net, case.distribution, jax.random.key(0), limits, num_runs=20_000, progress=False
         )
         hits = sum((y[:, None] > limits).sum(axis=0) for y in case.portions(num_draws, 0))
         for j, limit in enumerate(limits):
-            start = time.perf_counter()
-            bounds = nuq.certified(
-                net, case.distribution, max_parts=10**6, seconds=given.seconds,
-                threshold=float(limit), gap=10.0 ** (-3 * (j + 1)) / 20, progress=False,
+            found = partial(
+                with_parts, net, case.distribution, given, threshold=float(limit),
+                gap=10.0 ** (-3 * (j + 1)) / 20,
             )  # fmt: skip
+            bounds, took = timed(found)
             low, high = bounds.probability_bounds(limit, np.inf)
-            took = time.perf_counter() - start
             row(
                 num_inputs, depth, f"{limit:.4f}", f"{low:.4e} to {high:.4e}", f"{high / low:.3f}",
                 f"{took:.1f}", f"{estimate.probability[j]:.3e}",
@@ -167,18 +151,21 @@ def errors(given):
 
 def largest_error(net, mu, half, output):
     """The largest error of the tangent found by projected ascent, zero if it is rounding."""
-    tangent, at_mu = gradient(net, mu[None], output)[0] * half, forward(net, mu[None])[0, output]
+    tangent, at_mu = (
+        cases.gradient(net, mu[None], output)[0] * half,
+        cases.forward(net, mu[None])[0, output],
+    )
     rng, largest = np.random.default_rng(0), 0.0
     for sign in (1, -1):
         v = rng.uniform(-1, 1, (2000, len(mu)))
         v[1000:] = np.sign(v[1000:])
-        v = ascent(net, mu, half, v, sign, -sign * tangent, num_steps=20, output=output)
-        error = forward(net, mu + half * v)[:, output] - at_mu - v @ tangent
+        v = cases.ascent(net, mu, half, v, sign, -sign * tangent, num_steps=20, output=output)
+        error = cases.forward(net, mu + half * v)[:, output] - at_mu - v @ tangent
         largest = max(largest, float(np.abs(error).max()))
     return largest if largest > 1e-12 else 0.0
 
 
-TABLES = (soundness, search, gaps, parts, rare, errors, cost)
+TABLES = (soundness, search, gaps, parts, rare, errors)
 
 
 def main():

@@ -14,7 +14,7 @@ import numpy as np
 
 import nn_uq_dist as nuq
 from tests.benchmarks._command_line import head, options, row
-from tests.benchmarks._networks import VARYING, operator_and_box
+from tests.benchmarks._networks import VARYING, operator_and_box, random_network
 
 NETWORKS = ("linear_5", "nonlinear_1", "nonlinear_5", "nonlinear_20")
 HALF_WIDTHS = (0.5, 1.5, 3.0)
@@ -53,18 +53,11 @@ def operator_case(name, half_width, num_outputs, num_points):
 
 def random_case(num_inputs, half_width, seed, num_points):
     """A tanh network with two hidden layers, strongly bent, and two more outputs than inputs."""
-    rng = np.random.default_rng(seed)
-    sizes = ((16, num_inputs), (16, 16), (num_inputs + 2, 16))
-    first, second, last = (
-        jnp.asarray(rng.normal(size=size) / np.sqrt(size[1]), jnp.float32) for size in sizes
-    )
-    biases = [jnp.asarray(rng.normal(size=16) / 2, jnp.float32) for _ in range(2)]
-
-    def network(x):
-        hidden = jnp.tanh(1.5 * first @ x + biases[0])
-        return last @ jnp.tanh(1.5 * second @ hidden + biases[1])
-
-    mean = jnp.asarray(rng.normal(size=num_inputs) * 0.3, jnp.float32)
+    network = random_network(
+        seed, (num_inputs, 16, 16, num_inputs + 2), lambda h: jnp.tanh(1.5 * h), bias=1 / 3,
+        dtype=np.float32,
+    )  # fmt: skip
+    mean = 0.3 * jax.random.normal(jax.random.key(seed), (num_inputs,))
     return case_of(network, nuq.Input.box(mean, half_width=half_width), num_points)
 
 
@@ -91,15 +84,13 @@ def shifted(case, pairs, noise):
     return nuq.LinearizedJoint(loc, weights, jnp.asarray(covariance, jnp.float32))
 
 
-@jax.jit
-def _log_prob(joint, values):
-    return joint.log_prob(values)
+_log_prob = jax.jit(lambda joint, values: joint.log_prob(values))
 
 
 def score(case, joint, noise):
     """Mean log density of new outputs with noise."""
     values = jnp.asarray(case.noisy(noise), jnp.float32)
-    return float(np.asarray(_log_prob(joint, values), np.float64).mean())
+    return np.mean(_log_prob(joint, values), dtype=float)
 
 
 def normal_score(case, noise):
@@ -116,11 +107,9 @@ def scores(case, count, noise, number, *, with_copula):
     pairs = nuq.paired_draws(case.network, case.lin, key, count, progress=False)
     corrected = case.lin.corrected(pairs)
     found = [shifted(case, pairs, scale), corrected.joint(noise_scale=scale)]
-    logs = [score(case, joint, noise) for joint in found]
-    copula = np.nan
     if with_copula:
-        copula = score(case, corrected.gaussian_copula(noise_scale=scale), noise)
-    return [*logs, copula]
+        found.append(corrected.gaussian_copula(noise_scale=scale))
+    return [*(score(case, joint, noise) for joint in found), *[np.nan] * (3 - len(found))]
 
 
 def print_row(name, case, count, noise, given):

@@ -1,13 +1,8 @@
 """How long the first calls take: tracing, compiling and running, each in a fresh process.
 
-Run with ``python -m tests.benchmarks.bench_first_call [BASELINE]`` or
-``make bench BENCH=bench_first_call BENCH_ARGS=BASELINE``. ``BASELINE`` is a git revision: then its
-first calls are timed in the same run, in turns with those of the working tree. Programs are not
-kept from one process to the next. Importing and the arrays of the inputs are not timed. A second
-table has the number of fused kernels, with which the time to compile goes.
-
-The processes run this file, with the package of a checkout on ``PYTHONPATH``. They use nothing but
-public names, so that they run with earlier states of the package as well.
+``BENCH_ARGS=REVISION`` times the first calls of a git revision in the same run, in turns with those
+of the working tree. Importing and the arrays of the inputs are not timed. The processes run this
+file, with the package of a checkout on ``PYTHONPATH``, and use public names only.
 """
 
 import json
@@ -21,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 import jax
-import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 
@@ -47,25 +41,9 @@ def trained_size_network():
     return nuq.linearize(lambda x: out @ jax.nn.leaky_relu(hidden @ x), box)
 
 
-def log_densities(weights, x, *scale):
-    """Of distributions of weighted sums of uniforms, and perhaps of noise."""
-    return nuq.LinearizedMarginal(jnp.zeros(weights.shape[:-1]), weights, *scale).log_prob(x)
-
-
-def log_prob():
-    """A batch of distributions with one observation each, as in a likelihood."""
-    return partial(log_densities, normal(180, 12), normal(180))
-
-
-def gradient():
-    """The gradient of that likelihood in all weights."""
-    total = jax.grad(lambda weights, x: log_densities(weights, x).sum())
-    return partial(total, normal(180, 12), normal(180))
-
-
-def grid():
-    """Densities to be drawn: many points of few distributions."""
-    return partial(log_densities, normal(31, 1, 31), jnp.linspace(-5.0, 5.0, 1000))
+def log_densities(weights, x):
+    """Of distributions of weighted sums of uniforms."""
+    return nuq.LinearizedMarginal(jnp.zeros(weights.shape[:-1]), weights).log_prob(x)
 
 
 def icdf():
@@ -95,9 +73,16 @@ def readme():
 
 
 JOBS = {
-    "log_prob of 180 distributions of 12 weights": log_prob,
-    "its gradient in the weights": gradient,
-    "log_prob on a grid, 31 distributions x 1000 points": grid,
+    # Of a likelihood, with one observation of each distribution.
+    "log_prob of 180 distributions of 12 weights": lambda: partial(
+        log_densities, normal(180, 12), normal(180)
+    ),
+    "its gradient in the weights": lambda: partial(
+        jax.grad(lambda *parts: log_densities(*parts).sum()), normal(180, 12), normal(180)
+    ),
+    "log_prob on a grid, 31 distributions x 1000 points": lambda: partial(
+        log_densities, normal(31, 1, 31), jnp.linspace(-5.0, 5.0, 1000)
+    ),
     "icdf of 12 outputs at 3 levels": icdf,
     "joint() of 12 outputs": joint,
     "joint().log_prob of 100 draws": joint_log_prob,
@@ -106,48 +91,20 @@ JOBS = {
 
 
 def first_call(job):
-    """Seconds, CPU seconds of all threads and number of compiled programs of the job's call."""
+    """Seconds, and CPU seconds of all threads, of the job's call."""
     call = JOBS[job]()
-    programs = 0
-
-    def count(event, _, **_details):
-        nonlocal programs
-        programs += event == "/jax/core/compile/backend_compile_duration"
-
-    jax.monitoring.register_event_duration_secs_listener(count)
     start, cpu_start = time.perf_counter(), time.process_time()
     jax.block_until_ready(call())
-    return time.perf_counter() - start, time.process_time() - cpu_start, programs
+    return time.perf_counter() - start, time.process_time() - cpu_start
 
 
-def kernels():
-    """Fused kernels of a likelihood with a noise scale, and of its gradient in all parameters.
-
-    Nearly all of a first call is compilation, which takes about as long for each kernel, whatever
-    it computes.
-    """
-    weights, x, scale = normal(180, 12), normal(180), jnp.float32(0.3)
-
-    def value(weights, scale):
-        return log_densities(weights, x, scale)
-
-    def total(weights, scale):
-        return value(weights, scale).sum()
-
-    programs = {"value": value, "value and gradient": jax.value_and_grad(total, argnums=(0, 1))}
-    return {
-        name: jax.jit(program).lower(weights, scale).compile().as_text().count(" fusion(")
-        for name, program in programs.items()
-    }
-
-
-def in_fresh_process(checkout, *job):
-    """What a child prints last, with the package of one checkout: of a job, or of the kernels."""
+def in_fresh_process(checkout, job):
+    """`first_call` of a job, with the package of one checkout."""
     environment = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     environment["PYTHONPATH"] = str(checkout)
     # The command is this interpreter and a module of the repository.
     child = subprocess.run(  # noqa: S603
-        [sys.executable, __file__, "--child", *job],
+        [sys.executable, __file__, "--child", job],
         cwd=checkout, env=environment, check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     return json.loads(child.stdout.splitlines()[-1])
@@ -174,34 +131,28 @@ def clone(revision, folder):
     git("-C", folder, "checkout", "--quiet", "--detach", commit)
 
 
-def tables(checkouts, title):
-    """Print first calls and kernels, of two checkouts with the ratio of the second to the first."""
+def table(checkouts, title):
+    """Print first calls, of two checkouts with the ratio of the second to the first."""
     from tests.benchmarks._command_line import head, row
 
     print(f"\n## First calls{title}")
     ratio = ["ratio"] * (len(checkouts) - 1)
-    head("job", "seconds", *ratio, "CPU seconds", *ratio, "programs")
+    head("job", "seconds", *ratio, "CPU seconds", *ratio)
     for job in JOBS:
         cells = []
-        *times, programs = zip(*fastest(job, checkouts), strict=True)
-        for seconds in times:
+        for seconds in zip(*fastest(job, checkouts), strict=True):
             cells.append(" -> ".join(f"{value:.2f}" for value in seconds))
             cells += [f"{after / seconds[0]:.2f}" for after in seconds[1:]]
-        row(job, *cells, " -> ".join(map(str, programs)))
-    print("\n## Fused kernels of a likelihood with a noise scale")
-    head("program", "kernels")
-    counts = [in_fresh_process(checkout) for checkout in checkouts]
-    for program in counts[0]:
-        row(program, " -> ".join(str(count[program]) for count in counts))
+        row(job, *cells)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         # On a line of its own, the last: the example prints too.
-        print("\n" + json.dumps(first_call(sys.argv[2]) if sys.argv[2:] else kernels()))
+        print("\n" + json.dumps(first_call(sys.argv[2])))
     elif sys.argv[1:]:
         with tempfile.TemporaryDirectory() as folder:
             clone(sys.argv[1], folder)
-            tables([Path(folder), ROOT], f", {sys.argv[1]} -> working tree")
+            table([Path(folder), ROOT], f", {sys.argv[1]} -> working tree")
     else:
-        tables([ROOT], "")
+        table([ROOT], "")

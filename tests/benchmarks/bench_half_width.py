@@ -52,13 +52,14 @@ def likelihoods(case):
         pairs = nuq.paired_draws(case.network, lin, jax.random.key(5), PAIRS, progress=False)
         return lin.corrected(pairs).joint(noise_scale=noise * scale).log_prob(y).sum()
 
-    def relinearized(half_width, noise, y):
-        return relinearized_log_prob(case, half_width, noise * scale, y)
+    return {
+        "tangent": tangent,
+        "corrected.joint": corrected,
+        "relinearized": lambda *args: relinearized(case, scale, *args),
+    }
 
-    return {"tangent": tangent, "corrected.joint": corrected, "relinearized": relinearized}
 
-
-def relinearized_log_prob(case, half_width, noise, y):
+def relinearized(case, scale, half_width, noise, y):
     """Posterior linearization of each observation (A. Garcia-Fernandez et al., 2015).
 
     Regressions on draws of the inputs that an observation leaves possible, halfway in each pass.
@@ -68,6 +69,7 @@ def relinearized_log_prob(case, half_width, noise, y):
     half = jax.random.normal(jax.random.key(3), (DRAWS // 2, center.size))
     normal = jnp.concatenate([half, -half])
     prior = 3 / half_width**2 * jnp.eye(center.size)
+    noise = noise * scale
     noise_covariance = jnp.diag(noise**2)
 
     def improve(fit, _):
@@ -108,8 +110,7 @@ def on_grid(function, y):
     logs -= (away**2).sum(axis=0) / 2
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
-    edge = weights.sum() - weights[1:-1, 1:-1].sum()
-    if edge > 0.02:
+    if (edge := 1 - weights[1:-1, 1:-1].sum()) > 0.02:
         print(f"  (a share of {edge:.2f} lies on the edge of the grid)")
     shares = np.stack([weights.sum(axis=1), weights.sum(axis=0)])
     mean, square = (shares * grid).sum(axis=1), (shares * grid**2).sum(axis=1)

@@ -20,7 +20,7 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer import MCMC, NUTS
 
 import nn_uq_dist as nuq
-from tests.benchmarks._command_line import options
+from tests.benchmarks._command_line import head, options, row
 from tests.benchmarks._networks import random_network
 from tests.benchmarks._timing import timed
 
@@ -98,7 +98,8 @@ def mean_and_error(held):
 
 def coverage(given):
     """Print coverage, what has converged, runs and times of each problem."""
-    print("inputs outputs activation kind noise | converged  coverage +- error | all | runs  s")
+    columns = "converged", "coverage", "error", "runs", "seconds"
+    head("inputs", "outputs", "network", "kind", "noise", *columns, left=5)
     rows = []
     for number in given.problems:
         one, count = problem(number), given.data_sets
@@ -114,12 +115,8 @@ def coverage(given):
         runs = np.concatenate([part.num_runs for part in found]).mean()
         mean, error = mean_and_error(inside[good].mean(axis=1))
         rows.append((good.mean(), mean, error))
-        print(
-            *PROBLEMS[number],
-            f"| {good.mean():.3f}  {mean:.3f} +- {error:.3f} | {inside.mean():.3f} | "
-            f"{runs:.0f} {seconds / count:.2f}",
-            flush=True,
-        )
+        cells = [f"{value:.3f}" for value in rows[-1]]
+        row(*PROBLEMS[number], *cells, f"{runs:.0f}", f"{seconds / count:.2f}")
     shares, means, errors = np.array(rows).T
     overall = np.sqrt(np.sum(errors**2)) / len(errors)
     print(f"mean: {np.mean(shares):.3f} converged, {np.mean(means):.3f} +- {overall:.3f} covered")
@@ -131,7 +128,8 @@ def compare_with_nuts(given):
     Up to four inputs from weighted draws of their distribution: chains that start in one of several
     modes may agree and be wrong.
     """
-    print("problem | mean, sd: largest difference (root mean square) | in errors | draws/s")
+    cells = "mean: largest difference (root mean square)", "in errors", "sd: the same", "draws/s"
+    head("problem", *cells, "of NUTS", "data sets", "left out: NUTS has not converged")
     for number in given.problems:
         one = problem(number)
         _, y = one.data(jax.random.key(100 + number), given.nuts_data_sets)
@@ -157,16 +155,15 @@ def compare_with_nuts(given):
             theirs.append(rate)
         jax.clear_caches()  # each model is a program of its own, and their number is limited
         if not rows:
-            print(number, "chains of NUTS agree for no data set", flush=True)
+            row(number, *"-----", 0, left_out)
             continue
         shift, ratio, in_errors = np.moveaxis(np.array(rows), 1, 0)
         of_shift, of_ratio, of_errors = (np.sqrt(np.mean(p**2)) for p in (shift, ratio, in_errors))
-        print(
-            f"{number} | {abs(shift).max():.3f} ({of_shift:.3f}) sd, {abs(ratio).max():.1%} "
-            f"({of_ratio:.1%}) | {of_errors:.2f} | {ours:.0f} against {np.mean(theirs):.0f} | "
-            f"{len(rows)} data sets, {left_out} left out: NUTS has not converged",
-            flush=True,
-        )
+        row(
+            number, f"{abs(shift).max():.3f} ({of_shift:.3f})", f"{of_errors:.2f}",
+            f"{abs(ratio).max():.1%} ({of_ratio:.1%})", f"{ours:.0f}", f"{np.mean(theirs):.0f}",
+            len(rows), left_out,
+        )  # fmt: skip
 
 
 def by_nuts(one, y, starts, draws):
@@ -251,20 +248,20 @@ def wine(given):
         "simulated, same inputs": (inputs[new], fitted.predict(inputs[new]) + near),
         "simulated, inputs of the prior": (drawn, fitted.predict(drawn) + near),
     }
+    head("wine", "converged", "90% intervals hold", "error", "runs")
     for name, (x, y) in cases.items():
         found = nuq.input_posterior(
             network, f, y, noise_covariance=covariance, key=jax.random.key(0), progress=False
         )
         mean, error = mean_and_error(within(found, x)[found.converged].mean(axis=1))
-        print(
-            f"wine, {name}: {found.converged.sum()} of {len(new)} converged, 90% intervals hold "
-            f"in {mean:.3f} +- {error:.3f}, runs {found.num_runs.mean():.0f}",
-            flush=True,
-        )
+        shares = f"{mean:.3f}", f"{error:.3f}", f"{found.num_runs.mean():.0f}"
+        row(name, f"{found.converged.sum()} of {len(new)}", *shares)
 
 
 def cost(given):
     """Print the time of 50 observations, 12 inputs, 5 layers of 128, after compilation."""
+    columns = "seconds", "CPU seconds", "converged", "runs", "effective draws in the median"
+    head("50 observations, 12 inputs, 24 outputs, 5 layers of 128", *columns)
     for activation, gain in (("tanh", 1.2), ("leaky ReLU", 2**0.5)):
         sizes = [12, *[128] * 5, 24]
         network = random_network(0, sizes, ACTIVATIONS[activation], gain=gain, bias=0.1)
@@ -274,13 +271,8 @@ def cost(given):
         cpu = time.process_time()
         found, seconds = timed(partial(one.posterior, y, 3))
         cpu = time.process_time() - cpu
-        print(
-            f"50 observations, 12 inputs, 24 outputs, 5 layers of 128, {activation}: "
-            f"{seconds:.1f} s ({cpu:.1f} CPU s), {found.converged.sum()} converged, "
-            f"{found.num_runs.mean():.0f} runs each, {np.median(found.effective_draws):.0f} "
-            f"effective draws",
-            flush=True,
-        )
+        means = f"{found.num_runs.mean():.0f}", f"{np.median(found.effective_draws):.0f}"
+        row(activation, f"{seconds:.1f}", f"{cpu:.1f}", found.converged.sum(), *means)
 
 
 TABLES = {"coverage": coverage, "nuts": compare_with_nuts, "wine": wine, "cost": cost}

@@ -1,6 +1,5 @@
 """Large networks: time and memory from the Jacobian to log densities, one process per case."""
 
-import os
 import sys
 
 import jax
@@ -84,8 +83,7 @@ def print_row(name):
 def main():
     """All rows, a process each."""
     print(f"\n## Large networks, float32, {NUM_POINTS} points for each output\n")
-    load = f"load of the machine {os.getloadavg()[0]:.1f}"
-    print(f"Seconds of the first call / of a later one; {load}.")
+    print("Seconds of the first call / of a later one.")
     memory = "Jacobian, MB", "peak memory, MB"
     head("case", "`linearize`", "distribution", "`log_prob`", *memory)
     for name in (*MARGINALS, BATCH, JOINT):

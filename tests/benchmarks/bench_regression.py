@@ -27,31 +27,19 @@ def network(weights, x):
     return weights[-1] @ x
 
 
-def normal(linear, sigma):
-    """Each output taken as normal."""
-    scale = jnp.sqrt(linear.variance + sigma**2)
-    return dist.Normal(linear.mean, scale, validate_args=False)
-
-
-def multivariate_normal(linear, sigma):
-    """The outputs of an observation taken as jointly normal."""
-    covariance = linear.covariance + sigma**2 * jnp.eye(OUTPUTS, dtype=linear.covariance.dtype)
-    return dist.MultivariateNormal(linear.mean, covariance, validate_args=False)
-
-
 DISTRIBUTIONS = {
-    "Normal": normal,
+    "Normal": lambda linear, sigma: dist.Normal(
+        linear.mean, jnp.sqrt(linear.variance + sigma**2), validate_args=False
+    ),
     "marginals": lambda linear, sigma: linear.marginals(noise_scale=sigma),
-    "MultivariateNormal": multivariate_normal,
+    "MultivariateNormal": lambda linear, sigma: dist.MultivariateNormal(
+        linear.mean, linear.covariance + sigma**2 * jnp.eye(OUTPUTS, dtype=sigma.dtype),
+        validate_args=False,
+    ),
     "copula": lambda linear, sigma: linear.gaussian_copula(noise_scale=sigma, correlation="linear"),
     "joint": lambda linear, sigma: linear.joint(noise_scale=sigma),
-}
-PEERS = (
-    ("marginals", "Normal"),
-    ("copula", "MultivariateNormal"),
-    ("joint", "MultivariateNormal"),
-    ("joint", "copula"),
-)
+}  # fmt: skip
+PEERS = {"marginals": "Normal", "copula": "MultivariateNormal", "joint": "MultivariateNormal"}
 
 
 def fixed_network(distribution, parameters, x, y, weights):
@@ -103,7 +91,7 @@ def gradients(dtype):
             f"{INPUTS} inputs, {dtype}"
         )
         print_timings(timings, relative_to="Normal")
-        for name, peer in PEERS:
+        for name, peer in PEERS.items():
             print(f"\n{name} / {peer}: {timings[name].ratio_to(timings[peer]):.3g}", flush=True)
 
 

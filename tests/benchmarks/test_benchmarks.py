@@ -16,7 +16,7 @@ import pytest
 import scipy.integrate
 import scipy.stats
 
-from nn_uq_dist import Input, LeakyReLUNetwork, linearize
+from nn_uq_dist import Input, LeakyReLUNetwork
 from tests.benchmarks import _peers as peers
 from tests.benchmarks import bench_first_call
 from tests.benchmarks._networks import apply, random_layers
@@ -29,6 +29,11 @@ LEVELS = np.array([0.01, 0.3, 0.5, 0.9, 0.999])
 pytestmark = pytest.mark.usefixtures("x64")
 
 
+def check(found, exact):
+    for one, other in zip(found, exact, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
 def leaky_relu(h):
     return np.where(h >= 0, h, SLOPE * h)
 
@@ -37,12 +42,10 @@ def test_benchmarks_import():
     assert [importlib.import_module(f"tests.benchmarks.{name}") for name in BENCHMARKS]
 
 
+@pytest.mark.slow
 def test_a_first_call_in_a_fresh_process():
     job = next(iter(bench_first_call.JOBS))
-    seconds, cpu_seconds, programs = bench_first_call.in_fresh_process(bench_first_call.ROOT, job)
-    assert min(seconds, cpu_seconds) > 0.0
-    # The density, its method for hard points, and the zeros that the job makes.
-    assert 1 <= programs <= 3
+    assert min(bench_first_call.in_fresh_process(bench_first_call.ROOT, job)) > 0.0
 
 
 def test_covariance_of_leaky_relus_matches_quadrature():
@@ -102,19 +105,16 @@ def test_stable_propagation_is_the_delta_method(full):
     if not full:  # neurons that are independent
         layers = [(jnp.diag(jnp.array([2.0, -1.0])), jnp.zeros(2))] * 2
     found = peers.stable_propagation(layers, jnp.tanh, f, full=full)
-    exact = peers.linear_moments(functools.partial(apply, layers, jnp.tanh), f)
-    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-12), found, exact)
+    check(found, peers.linear_moments(functools.partial(apply, layers, jnp.tanh), f))
 
 
 def test_unscented_is_exact_for_linear_maps_and_one_parabola():
     matrix = jnp.array([[1.0, -2.0, 0.5], [0.0, 1.0, 3.0]])
     f = Input.box(np.array([1.0, -1.0, 2.0]), half_width=np.array([0.5, 1.0, 2.0]))
-    found, exact = peers.unscented(lambda x: matrix @ x, f, 1.8), linearize(lambda x: matrix @ x, f)
-    np.testing.assert_allclose(found.mean, exact.mean, rtol=1e-12)
-    np.testing.assert_allclose(found.covariance, exact.covariance, rtol=1e-12)
+    found = peers.unscented(lambda x: matrix @ x, f, 1.8)
+    check(found, peers.linear_moments(lambda x: matrix @ x, f))
     found = peers.unscented(lambda x: x**2, Input.box(np.zeros(1), half_width=1.0), 1.8)
-    np.testing.assert_allclose(found.mean, [1 / 3], rtol=1e-12)
-    np.testing.assert_allclose(found.covariance, [[1 / 5 - 1 / 9]], rtol=1e-12)
+    check(found, peers.Moments([1 / 3], [[1 / 5 - 1 / 9]]))
 
 
 @pytest.mark.slow

@@ -18,21 +18,11 @@ import scipy.fft
 
 
 class Grid(NamedTuple):
-    """A density at the points of a regular grid about the mean.
+    """A density at the points of a regular grid about the mean."""
 
-    Attributes
-    ----------
-    points
-        Along each axis, shape ``(d, n)``.
-    density
-        Shape ``(n,) * d``.
-    smoothing
-        Standard deviation of the normal smoothing along each axis, ``(d,)``: the density is that of
-        the outputs plus such noise.
-    """
-
-    points: np.ndarray
-    density: np.ndarray
+    points: np.ndarray  # along each axis, (d, n)
+    density: np.ndarray  # (n,) * d
+    # Along each axis, (d,): the density is that of the outputs plus such normal noise.
     smoothing: np.ndarray
 
     @property

@@ -45,11 +45,8 @@ class Estimate(NamedTuple):
 def by_separation(point, weights, covariance, log2_samples=12, num_shifts=8):
     r"""Genz's separation of variables on scrambled Sobol points, all in logarithms.
 
-    Inputs are drawn one after another from their conditional normal distributions, restricted to
-    the box, the most restricted first (A. Genz, 1992; Gibson, Glasbey and Elston, 1994). With fewer
-    outputs than inputs the distribution of the inputs needs a precision of its own, ``ridge``,
-    which the factor
-    :math:`\exp(ridge |u|^2/2)` at each draw takes back.
+    With fewer outputs than inputs the distribution of the inputs needs a precision of its own,
+    ``ridge``, which the factor :math:`\exp(ridge |u|^2/2)` at each draw takes back.
     """
     ridge = 0.01
     count = weights.shape[1]
@@ -57,32 +54,41 @@ def by_separation(point, weights, covariance, log2_samples=12, num_shifts=8):
     columns = np.r_[whitened[:, :-1], np.sqrt(ridge) * np.eye(count)]
     target = np.r_[whitened[:, -1], np.zeros(count)]
     mean = np.linalg.lstsq(columns, target)[0]
-    order = _most_restricted_first(mean, _spread_factor(columns))
-    factor = _spread_factor(columns[:, order])
-    log_constant = np.log(np.diagonal(factor)).sum() - 0.5 * (
-        ((target - columns @ mean) ** 2).sum()
-        + np.linalg.slogdet(2 * np.pi * covariance)[1]
-        - count * np.log(2 * np.pi)
+    log_constant = -0.5 * (
+        ((target - columns @ mean) ** 2).sum() + np.linalg.slogdet(2 * np.pi * covariance)[1]
     )
-    mean = mean[order]
     totals = []
     for seed in range(num_shifts):
         sobol = scipy.stats.qmc.Sobol(count, rng=np.random.default_rng(seed))
         uniforms = np.clip(sobol.random_base2(log2_samples), 1e-300, 1.0 - 1e-16)
-        scores = np.zeros((len(uniforms), count))
-        logs = np.zeros(len(uniforms))
-        for k in range(count):
-            center = mean[k] + scores[:, :k] @ factor[k, :k]
-            mass, score = _restricted(
-                (-1.0 - center) / factor[k, k], (1.0 - center) / factor[k, k], uniforms[:, k]
-            )
-            scores[:, k] = score
-            logs += mass + 0.5 * ridge * np.clip(center + factor[k, k] * score, -1, 1) ** 2
+        points, logs = sequential_draws(columns, mean, uniforms.T)
+        logs = logs + 0.5 * ridge * (points**2).sum(axis=0)
         totals.append(logsumexp(logs) - np.log(len(logs)))
     largest = max(totals)
     ratios = np.exp(np.array(totals) - largest)
     value = largest + np.log(ratios.mean()) + log_constant - count * np.log(2.0)
     return Estimate(value, ratios.std(ddof=1) / ratios.mean() / np.sqrt(num_shifts))
+
+
+def sequential_draws(columns, mean, uniforms):
+    """Points in the box for uniforms ``(..., n, N)``, and the logs of their weights ``(..., N)``.
+
+    Variables with the mean and the precision ``columns^T columns`` are drawn one after another from
+    their conditional normal distributions, restricted to the box, the most restricted first (A.
+    Genz, 1992; Gibson, Glasbey and Elston, 1994). The mean weight is the integral of
+    ``exp(-|columns (u - mean)|^2 / 2)`` over the box.
+    """
+    order = _most_restricted_first(mean, _spread_factor(columns))
+    root = _spread_factor(columns[:, order])
+    scores, points = np.zeros_like(uniforms), np.zeros_like(uniforms)
+    logs = np.log(np.diagonal(root)).sum() + 0.5 * len(mean) * np.log(2 * np.pi)
+    for k, name in enumerate(order):
+        center = mean[name] + np.einsum("j,...js->...s", root[k, :k], scores[..., :k, :])
+        ends = (-1.0 - center) / root[k, k], (1.0 - center) / root[k, k]
+        mass, scores[..., k, :] = _restricted(*ends, uniforms[..., k, :])
+        points[..., name, :] = np.clip(center + root[k, k] * scores[..., k, :], -1, 1)
+        logs = logs + mass
+    return points, logs
 
 
 def by_separations(points, weights, covariance, bar, log2_samples=12):
@@ -169,6 +175,14 @@ def by_box_spline(points, weights):
         return total / (2.0 * (len(kept) - size))
 
     return density(tuple(range(count)), (0,) * count)
+
+
+def each_alone(points, sizes, scales):
+    """Each output has an input for itself: differences of two normal probabilities; shape (N,)."""
+    far = np.abs(points)
+    masses, beyond = log_ndtr((sizes - far) / scales), log_ndtr((-sizes - far) / scales)
+    masses = masses + np.log1p(-np.exp(beyond - masses))
+    return (masses - np.log(2.0 * sizes)).sum(axis=-1)
 
 
 def far_outside(point, weights, covariance):

@@ -29,12 +29,9 @@ def test_of_sharp_ends(noise, x64):
     np.testing.assert_allclose(found[1], [scale], rtol=0.005)
 
 
-def test_the_support_is_kept_to():
-    found = moments(jnp.zeros_like, np.array([0.3]), np.array([0.4]), (-1.0, 1.0))
-    np.testing.assert_allclose(found[0], [0.0], atol=1e-6)
-    np.testing.assert_allclose(found[1], [3**-0.5], rtol=1e-5)
-
-
-def test_an_entry_without_a_density_is_left_as_it_is():
-    found = moments(lambda x: jnp.full_like(x, -jnp.inf), np.array([0.3]), np.array([0.4]))
-    np.testing.assert_array_equal(found, [[0.3], [0.4]])
+def test_the_support_is_kept_to_and_an_entry_without_a_density_is_left_as_it_is():
+    start = np.array([0.3]), np.array([0.4])
+    found = moments(jnp.zeros_like, *start, (-1.0, 1.0))
+    np.testing.assert_allclose(found, [[0.0], [3**-0.5]], rtol=1e-5, atol=1e-6)
+    found = moments(lambda x: jnp.full_like(x, -jnp.inf), *start)
+    np.testing.assert_array_equal(found, start)

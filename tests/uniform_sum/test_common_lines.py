@@ -1,7 +1,5 @@
 """Many points of one distribution, or of thousands of weights: accuracy, derivatives, memory."""
 
-from fractions import Fraction
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +10,7 @@ from nn_uq_dist.uniform_sum._common_lines import _by_lines
 from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
 from nn_uq_dist.uniform_sum.points import values_of_points
 from tests.array_sizes import largest_array
-from tests.bank.reference import log_values
+from tests.bank.reference import float_log_values
 from tests.compiling import jit
 
 # Distinct weights and how many there are of each: few distinct ones keep the reference quick.
@@ -23,7 +21,6 @@ WEIGHTS = {
     "more_large_than_kept": ([1.0, 0.125, 1e-3], [200, 900, 2000]),
     "most_zero": ([1.0, 0.5, 0.0], [20, 60, 2000]),
 }
-DEVIATIONS = [0.0, 0.3, 2.0, 6.0]
 
 
 def distribution_of(name, dtype):
@@ -32,14 +29,6 @@ def distribution_of(name, dtype):
     order = np.random.default_rng(0).permutation(len(weights))
     signs = np.where(np.arange(len(weights)) % 2, -1, 1).astype(dtype)
     return weights[order] * signs
-
-
-def references(weights, points, scale, digits=25):
-    half_widths = [Fraction(float(w)) for w in np.abs(weights) if w]
-    scale = Fraction(0.0 if scale is None else float(scale))
-    # An exact sum for few distinct weights and no normal part.
-    found = [log_values(Fraction(float(x)), half_widths, scale, digits) for x in points]
-    return np.array(found, float).T
 
 
 @pytest.mark.slow
@@ -51,11 +40,13 @@ def test_values_match_mpmath(name, normal_scale, precision):
     weights = distribution_of(name, precision)
     deviation = np.sqrt(np.sum(weights.astype(float) ** 2) / 3 + (normal_scale or 0) ** 2)
     edge = np.sum(np.abs(weights), dtype=float)
-    points = np.asarray([*np.multiply(DEVIATIONS, deviation), 0.7 * edge], precision)
+    points = [0.0, 0.3 * deviation, 2 * deviation, 6 * deviation, 0.7 * edge]
+    points = np.asarray(points, precision)
     points = points[points < 0.9 * edge]
     scale = () if normal_scale is None else (np.asarray(normal_scale, precision),)
     found = np.array(lc.logpdf_and_logsf(points, weights, *scale))
-    expected = references(weights, points, normal_scale)
+    # An exact sum for few distinct weights and no normal part.
+    expected = float_log_values(points, weights, normal_scale, 25)
     error = np.abs(found - expected) / np.maximum(1, np.abs(expected) / 10)
     # All factors at a node share one rounding of t/z, which adds up over the weights.
     assert error.max() < max(len(weights) * np.finfo(precision).eps, 1e-12)
@@ -64,9 +55,7 @@ def test_values_match_mpmath(name, normal_scale, precision):
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_traced_and_known_numbers_agree():
-    weights = np.stack(
-        [distribution_of("few_large", float), distribution_of("few_large", float) * 3]
-    )
+    weights = distribution_of("few_large", float) * np.array([[1.0], [3.0]])
     y = np.array([[0.1, 5.0], [2.0, 40.0], [-1.0, 200.0]])  # the last one beyond the support
     known, traced = lc.logpdf(y, weights), jit(lc.logpdf)(y, weights)
     mapped = jit(jax.vmap(lc.logpdf, in_axes=(1, 0), out_axes=1))(y, weights)
@@ -104,7 +93,7 @@ def test_both_functions_from_the_center_to_beyond_the_last_line(name, normal_sca
     assert np.mean(holds) > 0.98
     if normal_scale != 2.0:  # whose lines go on beyond all of these points
         assert not np.all(holds[0, : len(points)])
-    expected = references(weights, points, normal_scale, digits=16)
+    expected = float_log_values(points, weights, normal_scale, 16)
     bar = {"float32": 5e-5, "float64": 2e-13}[precision]
     size = np.maximum(1, np.abs(expected) / 10)
     on_lines = np.asarray(holds)[0, : len(points)]
@@ -151,26 +140,26 @@ def test_derivatives_are_those_of_all_weights():
     def one_by_one(y, w, s):
         return values_of_points((0,), y[0], jnp.repeat(w, 2, 0).T, jnp.repeat(s, 2))[0]
 
-    arguments = y, weights, np.array([0.5])
-    names = ("y", "weights", "normal_scale")
-    found = jit(jax.grad(total(lc.logpdf), (0, 1, 2)))(*arguments)
-    expected = jit(jax.grad(total(one_by_one), (0, 1, 2)))(*arguments)
-    for name, a, b in zip(names, found, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=name)
+    found, expected = (
+        jit(jax.grad(total(function), (0, 1, 2)))(y, weights, np.array([0.5]))
+        for function in (lc.logpdf, one_by_one)
+    )
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("differentiate", [False, True])
-def test_no_array_is_much_larger_than_the_weights(differentiate):
-    weights, points = jnp.ones((10, 150_528)), jnp.zeros((100, 10))
-
+@pytest.mark.parametrize(
+    ("weights", "points", "differentiate", "most"),
+    [
+        ((10, 150_528), (100, 10), False, 4 * 1_505_280),
+        # Four numbers for each weight of the points of a block.
+        ((10, 150_528), (100, 10), True, 2**23),
+        ((1_000_000, 31), (1_000_000,), False, 31_000_000),
+    ],
+)
+def test_no_array_is_much_larger_than_the_weights(weights, points, differentiate, most):
     def total(w):
-        return jnp.sum(lc.logpdf(points, w))
+        return jnp.sum(lc.logpdf(np.zeros(points), w))
 
-    # With derivatives: four numbers for each weight of the points of a block.
-    largest = largest_array(jax.grad(total) if differentiate else total, weights)
-    assert largest <= (2**23 if differentiate else 4 * weights.size)
-
-
-def test_no_array_of_many_distributions_is_larger_than_their_weights():
-    weights, points = jax.ShapeDtypeStruct((1_000_000, 31), np.float32), np.zeros(1_000_000)
-    assert largest_array(lambda w: lc.logpdf(points, w), weights) <= 31_000_000
+    function = jax.grad(total) if differentiate else total
+    assert largest_array(function, jax.ShapeDtypeStruct(weights, np.float32)) <= most

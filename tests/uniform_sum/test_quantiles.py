@@ -16,7 +16,6 @@ from nn_uq_dist.uniform_sum._choice_of_method import evaluate
 from nn_uq_dist.uniform_sum.quantiles import _solved
 from tests.bank.reference import log_values
 from tests.compiling import jit
-from tests.uniform_sum.random_distributions import RandomDistributions
 
 LAWS = {
     "3_weights": ((0.9, -0.5, 0.3), None),
@@ -24,13 +23,6 @@ LAWS = {
     "12_weights": (tuple(np.random.default_rng(12).standard_normal(12).tolist()), None),
 }
 MODULE = "nn_uq_dist.uniform_sum.quantiles"
-
-
-def _reach(weights, scale):
-    """Half-width of the support; three standard deviations where it is unbounded."""
-    if scale is None:
-        return float(np.abs(weights).sum())
-    return 3 * float(np.sqrt(np.square(weights).sum() / 3 + scale**2))
 
 
 def _reference(x, weights, scale, digits=30):
@@ -41,43 +33,45 @@ def _reference(x, weights, scale, digits=30):
 @pytest.mark.parametrize("distribution", LAWS.values(), ids=LAWS)
 def test_tiny_probabilities(distribution, x64):
     weights, scale = distribution
+    reach = (
+        np.abs(weights).sum()
+        if scale is None
+        else 3 * np.hypot(scale, 3**-0.5 * np.linalg.norm(weights))
+    )
     probabilities = np.array([0.3, 1e-3, 1e-12, 1e-30, 1e-300])
     values = np.asarray(jit(lc.ppf)(probabilities, weights, scale))
     assert np.all(np.diff(values) <= 0)
     for q, x in zip(probabilities, values, strict=True):
-        if scale is None and 1 + x / _reach(weights, scale) < 1e-14:
+        if scale is None and 1 + x / reach < 1e-14:
             # Nearer to the edge than doubles resolve: the answer must be the edge, which the
             # exact tail d^n / (n! prod 2 w) confirms.
             count = len(weights)
             log_volume = np.log(np.abs(weights) * 2).sum() + np.sum(np.log(np.arange(1, count + 1)))
-            assert (np.log(q) + log_volume) / count < np.log(2e-14 * _reach(weights, scale))
+            assert (np.log(q) + log_volume) / count < np.log(2e-14 * reach)
             continue
         value = _reference(-x, weights, scale)
         with mp.workdps(30):
             slope = mp.exp(value.log_survival - value.log_density)
             error = float((value.log_survival - mp.log(mp.mpf(float(q)))) * slope)
-        assert abs(error) <= 1e-13 * _reach(weights, scale), (q, x, error)
+        assert abs(error) <= 1e-13 * reach, (q, x, error)
 
 
 @pytest.mark.slow
 def test_ends_of_the_probabilities(precision):
     q = jnp.asarray([0.0, 1.0, 0.5, -0.1, 1.1, jnp.nan, jnp.inf])
-    bounded = jit(partial(lc.ppf, weights=(1.0, -0.5)))(q)
-    np.testing.assert_array_equal(bounded[:3], [-1.5, 1.5, 0.0])
-    assert np.all(np.isnan(bounded[3:]))
-    unbounded = jit(partial(lc.ppf, weights=(1.0,), normal_scale=0.1))(q)
-    np.testing.assert_array_equal(unbounded[:2], [-np.inf, np.inf])
-    assert abs(unbounded[2]) < 1e-6
-    assert np.all(np.isnan(unbounded[3:]))
+    for weights, scale, end in (((1.0, -0.5), None, 1.5), ((1.0,), 0.1, np.inf)):
+        found = jit(partial(lc.ppf, weights=weights, normal_scale=scale))(q)
+        np.testing.assert_allclose(found, [-end, end, 0.0, *[np.nan] * 4], atol=1e-6)
 
 
 def test_scores_at_and_beyond_the_edge(precision):
-    score = jit(partial(lc.normal_score, weights=(1.0, -0.5)))
-    np.testing.assert_array_equal(
-        score(jnp.asarray([-2.0, -1.5, 0.0, 1.5, 2.0])), [-np.inf, -np.inf, 0.0, np.inf, np.inf]
-    )
-    back = jit(partial(lc.from_normal_score, weights=(1.0, -0.5)))
-    np.testing.assert_array_equal(back(jnp.asarray([-jnp.inf, 0.0, jnp.inf])), [-1.5, 0.0, 1.5])
+    inf, weights = jnp.inf, (1.0, -0.5)
+    for function, points, expected in (
+        (lc.normal_score, [-2.0, -1.5, 0.0, 1.5, 2.0], [-inf, -inf, 0.0, inf, inf]),
+        (lc.from_normal_score, [-inf, 0.0, inf], [-1.5, 0.0, 1.5]),
+    ):
+        found = jit(partial(function, weights=weights))(jnp.asarray(points))
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.slow
@@ -112,17 +106,19 @@ def test_derivatives_of_quantiles(scale, x64):
     np.testing.assert_allclose(jax.grad(quantile)(parameters), expected, rtol=1e-8)
 
 
+def slopes(function, weights, points):
+    return jit(jax.vmap(jax.grad(partial(function, weights=weights))))(jnp.asarray(points))
+
+
 def test_derivatives_at_the_ends_are_finite(precision):
-    slope = jit(jax.vmap(jax.grad(partial(lc.ppf, weights=jnp.asarray([1.0, -0.5])))))
-    assert np.all(np.isfinite(slope(jnp.asarray([0.0, 1e-30, 0.5, 1.0]))))
+    assert np.all(np.isfinite(slopes(lc.ppf, (1.0, -0.5), [0.0, 1e-30, 0.5, 1.0])))
 
 
 def test_derivative_of_scores_is_that_of_the_inverse(x64):
-    weights = (0.9, -0.5, 0.3)
-    x = jnp.asarray([-1.6, -0.4, 0.0, 0.2, 1.69])
-    there = jit(jax.vmap(jax.grad(partial(lc.normal_score, weights=weights))))(x)
+    weights, x = (0.9, -0.5, 0.3), np.array([-1.6, -0.4, 0.0, 0.2, 1.69])
     log_ratio = lc.logpdf(x, weights) + 0.5 * lc.normal_score(x, weights) ** 2
-    np.testing.assert_allclose(there, np.sqrt(2 * np.pi) * np.exp(log_ratio), rtol=1e-9)
+    expected = np.sqrt(2 * np.pi) * np.exp(log_ratio)
+    np.testing.assert_allclose(slopes(lc.normal_score, weights, x), expected, rtol=1e-9)
 
 
 @pytest.fixture
@@ -150,19 +146,58 @@ def test_number_of_evaluations(num_weights, normal_scale, precision, evaluations
     assert 1 < len(evaluations) <= 15
 
 
+MOST_WEIGHTS = 60
+
+
+def _random_weights(rng):
+    """1 to 60: equal, geometric, normal, one or two dominating, over five decades; zeros."""
+    count = int(np.exp(rng.uniform(0, np.log(MOST_WEIGHTS + 1))))
+    index = np.arange(count)
+    small = 10 ** rng.uniform(-6, -1)
+    patterns = (
+        lambda: np.ones(count),
+        lambda: rng.uniform(0.05, 0.98) ** index,
+        lambda: rng.normal(size=count),
+        lambda: np.where(index < 1, 1.0, small * rng.normal(size=count)),
+        lambda: np.where(index < 2, 1.0, small * rng.uniform(size=count)),
+        lambda: 10 ** rng.uniform(-5, 0, size=count),
+    )
+    weights = patterns[rng.integers(len(patterns))]() * rng.choice([-1, 1], size=count)
+    weights *= 10 ** rng.uniform(-1, 1) / np.abs(weights).sum()
+    return np.pad(weights, (0, MOST_WEIGHTS - count))
+
+
+def _random_points(rng, weights, scale, dtype):
+    """Two to the edge, four near it inside, four within six scales of it, two anywhere."""
+    width = np.abs(weights).sum(-1, keepdims=True)
+    deviation, count = np.sqrt((weights**2).sum(-1, keepdims=True) / 3 + scale**2), len(weights)
+    points = [
+        width * rng.uniform(0, 1, (count, 2)),
+        width * (1 - 10 ** rng.uniform(-8, 0, (count, 4))),
+        width + scale * rng.uniform(-6, 6, (count, 4)),
+        deviation * rng.uniform(0, 12, (count, 2)),
+    ]
+    farthest = np.where(scale > 0, width + 6 * scale, width * (1 - 4 * np.finfo(dtype).eps))
+    return np.clip(np.concatenate(points, axis=1), 0, farthest).astype(dtype)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("fully_optimized")
 def test_round_trips_of_random_distributions(precision):
     # Measured on 3,000 distributions: at most 8e-6 (float32) and 7e-11 (float64) of the half-width,
     # one to four steps, once six. Newton's method in x from the quantile of a normal distribution
     # was off by up to 7 half-widths for a third of the distributions in float32, after 100 steps.
-    distributions = RandomDistributions(250, seed=20, dtype=precision)
-
-    distribution = distributions.weights[:, None], distributions.normal_scale[:, None]
-    score = np.asarray(lc.normal_score(distributions.points, *distribution))
-    returned = np.asarray(lc.from_normal_score(score, *distribution))
+    rng = np.random.default_rng(20)
+    weights = np.stack([_random_weights(rng) for _ in range(250)]).astype(precision)
+    width = np.abs(weights.astype(float)).sum(-1, keepdims=True)
+    bounded = rng.uniform(size=250) < 0.1
+    scale = np.where(bounded, 0.0, width[:, 0] * 10 ** rng.uniform(-7, -1, 250)).astype(precision)
+    # Points are found in double precision for the weights as they are in the type.
+    points = _random_points(rng, weights.astype(float), scale[:, None].astype(float), precision)
+    distribution = weights[:, None], scale[:, None]
+    score = np.asarray(lc.normal_score(points, *distribution))
+    error = np.abs(np.asarray(lc.from_normal_score(score, *distribution)) - points) / width
     bar = {"float32": 1e-4, "float64": 1e-9}[precision]
-    error = np.abs(returned - distributions.points) / distributions.half_width[:, None]
     # What takes more than 20 steps is NaN, which is no small error.
     near = score < 11.5  # a probability of 1e-30
     assert np.max(error[near]) <= bar
