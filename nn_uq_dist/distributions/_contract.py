@@ -43,8 +43,8 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
             return logs
         if is_concrete(logs) and np.isfinite(np.asarray(logs)).all():
             return logs
-        # Derivatives do not reach a comparison. Without their tracers it needs no program: what is no
-        # JAX array is compared in NumPy, with all digits of a Python number.
+        # Derivatives do not reach a comparison. Without their tracers it needs no program: what is
+        # no JAX array is compared in NumPy, with all digits of a Python number.
         with evaluated_now():
             value = jnp.asarray(kwargs["value"] if "value" in kwargs else args[0])
             fixed, value = jax.tree.map(lax.stop_gradient, (self, value))
