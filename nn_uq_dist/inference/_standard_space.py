@@ -133,7 +133,7 @@ class StandardSpace:
             return values_and_jacobians(self.flat, x, num_outputs)
 
         size = min(_JACOBIANS_AT_ONCE, _GROUP_NUMBERS // (num_inputs * num_outputs))
-        runs = 1 + min(num_inputs, num_outputs)
+        runs = 1 + min(self.num_variables, num_outputs)
         outputs, jacobians = self._in_groups("Jacobians", at, z, size, runs)
         return outputs.astype(np.float64), self._pulled_back(jacobians, z[:, None])
 
