@@ -296,7 +296,6 @@ def input_posterior(
     others = y, noise_scale, noise_covariance, key
     flat = checked_network("input_posterior", network, f, *others)
     space = StandardSpace(flat, lambda outputs: outputs)
-    space.require_random()
     if space.num_variables > _MOST_VARIABLES:
         raise ValueError(
             f"f must have at most {_MOST_VARIABLES} random variables, got {space.num_variables}; "

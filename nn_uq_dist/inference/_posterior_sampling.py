@@ -114,7 +114,7 @@ def sample_posterior(
     """
     d, before = space.num_variables, space.num_runs
     mixtures, missing = posterior_starts(space, seen, shared, rng, _STARTS_SHARE * num_runs)
-    archives: tuple[Archive[StudentMixture], ...] = (Archive(d), Archive(d))
+    archives = Archive(d), Archive(d)
     drawn, size = 0, NUM_DRAWS
     while True:
         known = _log_mean(*(archive.log_weights for archive in archives))
@@ -137,7 +137,7 @@ def sample_posterior(
 
 
 def _judged(
-    archives: tuple[Archive[StudentMixture], ...],
+    archives: tuple[Archive, Archive],
     before: tuple[float, float],
     last: tuple[float, float],
     missing: float,
@@ -165,7 +165,7 @@ def _judged(
     return Draws(points, log_target, log_weights, log_evidence, num_effective, pareto_k, converged)
 
 
-def _fitted(archive: Archive[StudentMixture], rng: np.random.Generator) -> StudentMixture:
+def _fitted(archive: Archive, rng: np.random.Generator) -> StudentMixture:
     """The mixture that fits the draws."""
     count, d = archive.points.shape
     least, for_variable, for_draw = _TEMPERED

@@ -111,12 +111,12 @@ def posterior_starts(
         good = np.flatnonzero((logs >= lowest) & np.isfinite(logs))
         if good.size:
             missing = missing_share(points[good], precisions[good], logs[good])
-    mixtures = [StudentMixture.standard(d)] * 2
-    for half in range(2):
-        rows = good[good % 2 == half]
+    mixtures = []
+    for rows in (good[good % 2 == 0], good[good % 2 == 1]):
+        means, scales = np.zeros((1, d)), np.eye(d)[None]
         if rows.size:
-            scales = covariances(precisions[rows])
-            mixtures[half] = StudentMixture.of(np.ones(rows.size), points[rows], scales)
+            means, scales = points[rows], covariances(precisions[rows])
+        mixtures.append(StudentMixture.of(np.ones(len(means)), means, scales))
     return mixtures, missing
 
 

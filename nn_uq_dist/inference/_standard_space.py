@@ -68,16 +68,13 @@ class StandardSpace:
             part.size for part, term in zip(moving, self._terms, strict=True) if term.is_uniform
         )
         self.num_variables = len(self._moving)
-        widest = max(distribution.num_inputs, self.num_variables, flat.num_outputs)
-        self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
-        self._programs: dict[str, Callable[..., Any]] = {}
-
-    def require_random(self) -> None:
-        """Raise if nothing is random."""
         if self.num_variables == 0:
             raise ValueError(
                 "f must be random, got only known values; give an input a half-width or a scale"
             )
+        widest = max(distribution.num_inputs, self.num_variables, flat.num_outputs)
+        self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
+        self._programs: dict[str, Callable[..., Any]] = {}
 
     @property
     def groups(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -24,14 +24,6 @@ def test_starts_of_a_linear_network_are_exact_minima(outputs):
     np.testing.assert_allclose(logs, -0.5 * (np.sum(z**2, 1) + np.sum(misfit**2, 1)))
 
 
-def test_starts_where_nothing_is_finite():
-    def misfits(z):
-        return np.full((len(z), 1), np.nan), np.full((len(z), 1, 2), np.nan)
-
-    _, _, logs = randomized_modes(misfits, np.zeros((3, 2)), np.zeros((3, 1)))
-    assert np.all(logs == -np.inf)
-
-
 def test_starts_without_a_slope_lead_nowhere():
     def misfits(z):
         slopes = np.where(z > 1, np.nan, np.where(z < -1, np.inf, 1.0))
