@@ -44,14 +44,6 @@ def test_estimate_and_error(control):
     assert final.plain_hits == pytest.approx(2400 * expected, abs=4 * 8)
 
 
-def test_failing_draws_have_the_mean_beyond_the_limit():
-    z, weights = sample([0.0, 0.0]).failing_draws()
-    np.testing.assert_allclose(weights.sum(axis=1), 1)
-    means = weights @ z[:, 0]
-    np.testing.assert_allclose(means, norm.pdf(LIMITS) / norm.sf(LIMITS), atol=0.05)
-    assert np.all(weights[0, z[:, 0] <= 3] == 0)
-
-
 def test_nan_is_counted_with_its_weight():
     final = sample([0.0, 0.0], nan_below=-1.0)
     assert final.nan_weight / final.count == pytest.approx(norm.cdf(-1.0), abs=0.02)

@@ -13,8 +13,6 @@ from nn_uq_dist.inference._limit_state import (
     climbed,
     design_points,
     distinct,
-    nearest,
-    on_rays,
     tangents,
 )
 from nn_uq_dist.inference._standard_space import StandardSpace
@@ -89,15 +87,6 @@ def test_no_tangent_if_zero_fails(x64):
     assert tangents(space, 2.0, np.ones((0, 2))) == []
 
 
-def test_points_on_rays_are_next_to_the_limit(x64):
-    distribution = nuq.Input.normal(jnp.zeros(3), 1.0)
-    space, _ = searched(lambda x: jnp.sum(x**2, keepdims=True), 9.0, distribution)
-    starts = np.random.default_rng(0).standard_normal((8, 3))
-    starts *= 5 / np.linalg.norm(starts, axis=1)[:, None]
-    lengths = np.linalg.norm(on_rays(space, 9.0, starts), axis=1)
-    assert np.all((lengths > 3) & (lengths < 3 + 5 / 2**6))
-
-
 def test_half_spaces_that_hold_others():
     def tangent(x, y):
         point = np.array([x, y])
@@ -111,15 +100,6 @@ def test_half_spaces_that_hold_others():
     points = np.array([[2.9, 5.0], [2.8, 0.0], [0.0, 3.0]])
     assert are_beyond([near], points).tolist() == [True, False, False]
     assert not are_beyond([], points).any()
-
-
-def test_nearest_point_that_fails():
-    points = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
-    fails = np.array([[False, False, False], [True, True, False], [True, True, False]])
-    before = np.array([[1.5, 0.0], [np.nan, np.nan], [np.nan, np.nan]])
-    expected = [[1.5, 0.0], [0.0, 2.0], [np.nan, np.nan]]
-    np.testing.assert_array_equal(nearest(points, fails, before), expected)
-    np.testing.assert_array_equal(nearest(points[:0], fails[:0], before), before)
 
 
 def test_design_points_of_several_limits(x64):
