@@ -30,6 +30,17 @@ def test_density_and_draws_of_one():
     np.testing.assert_allclose(np.cov(draws.T), covariance(part), atol=0.05)
 
 
+def test_mixture_density():
+    parts = [some_normal(3, 1), some_normal(3, 2)]
+    mixture = NormalMixture(tuple(parts), np.array([0.3, 0.7]))
+    z = RNG.standard_normal((5, 3))
+    expected = sum(
+        share * multivariate_normal(part.mean, covariance(part)).pdf(z)
+        for part, share in zip(parts, mixture.shares, strict=True)
+    )
+    np.testing.assert_allclose(np.exp(mixture.log_density(z)) / (2 * np.pi) ** 1.5, expected)
+
+
 @pytest.mark.parametrize(("count", "d"), [(4000, 6), (40, 60)])
 def test_fit_keeps_variance_one_where_draws_show_nothing_else(count, d):
     mean = np.zeros(d)
