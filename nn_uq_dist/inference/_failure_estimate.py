@@ -18,6 +18,7 @@ from nn_uq_dist.inference._failure_search import (
     SPREADS,
     WIDE_SHARE,
     FailureSearch,
+    Target,
 )
 from nn_uq_dist.inference._importance_weights import (
     LEAST_EFFECTIVE,
@@ -26,7 +27,6 @@ from nn_uq_dist.inference._importance_weights import (
     tail_settles,
 )
 from nn_uq_dist.inference._limit_state import Limits, nearest
-from nn_uq_dist.inference._markov_chains import Population
 from nn_uq_dist.inference._normal_mixture import NormalMixture
 from nn_uq_dist.inference._standard_space import StandardSpace
 
@@ -71,9 +71,8 @@ class FinalSample:
         self.count = self.num_plain = self.num_nan = 0
         self.nan_weight, self.nearest = 0.0, known
         self.plain_hits = np.zeros(limits.values.size, int)
-        self._sum, self._square_sum, self._weight, self._square_weight = np.zeros(
-            (4, limits.values.size)
-        )
+        # Of the terms and their squares, of the weights of what fails and their squares.
+        self._sums = np.zeros((4, limits.values.size))
         self._kept: list[tuple[FloatArray, FloatArray]] = []
         self._numbers = 0
         self._widest = max(space.num_variables, space.distribution.num_inputs)
@@ -86,10 +85,8 @@ class FinalSample:
         log_weights = -0.5 * np.sum(z**2, axis=1) - mixture.log_density(z)
         weights = np.exp(log_weights)[:, None]
         terms = weights * (fails - self._control)
-        self._sum += terms.sum(axis=0)
-        self._square_sum += (terms**2).sum(axis=0)
-        self._weight += (weights * fails).sum(axis=0)
-        self._square_weight += (weights**2 * fails).sum(axis=0)
+        hits = weights * fails
+        self._sums += [part.sum(axis=0) for part in (terms, terms**2, hits, hits**2)]
         num_plain = math.floor(count * mixture.shares[0] / mixture.shares.sum())
         self.plain_hits += fails[:num_plain].sum(axis=0)
         self.num_plain += num_plain
@@ -111,18 +108,18 @@ class FinalSample:
     @property
     def probability(self) -> FloatArray:
         """The estimate for each limit."""
-        return np.clip(self._sum / self.count + self._control, 0, 1)
+        return np.clip(self._sums[0] / self.count + self._control, 0, 1)
 
     @property
     def standard_error(self) -> FloatArray:
         """Its standard error."""
-        mean, second = self._sum / self.count, self._square_sum / self.count
+        mean, second = self._sums[:2] / self.count
         return np.sqrt(np.maximum(second - mean**2, 0) / self.count)
 
     @property
     def effective_draws(self) -> FloatArray:
         """Failing draws of equal weights that would be worth as much."""
-        return self._weight**2 / np.maximum(self._square_weight, 1e-300)
+        return self._sums[2] ** 2 / np.maximum(self._sums[3], 1e-300)
 
     def log_weights(self, column: int) -> FloatArray:
         """Of draws that fail at a limit."""
@@ -160,16 +157,16 @@ def claims(
             error[column] = max(error[column], excess * probability[column])
             converged[column] = excess < _LARGEST_EXCESS
         converged[column] &= largest < _LARGEST_WEIGHT
-    for target, population in zip(limits.targets, search.populations, strict=True):
-        if seldom[target] and len(population.points) and probability[target]:
-            implied, agrees = _by_population(population, final, mixture, target, error[target])
-            error[target] = max(error[target], implied)
-            converged[target] &= agrees
+    for target in search.targets:
+        number = target.number
+        if seldom[number] and len(target.population.points) and probability[number]:
+            implied, agrees = _by_population(target, final, mixture, error[number])
+            error[number] = max(error[number], implied)
+            converged[number] &= agrees
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         asymptotic = np.minimum(probability * np.exp(ndtri(_LEVEL) * error / probability), 1)
-    num_plain, hits = search.plain_hits
-    num_plain, hits = num_plain + final.num_plain, hits + final.plain_hits
-    safe = num_plain - hits
+    hits = search.fails()[search.is_plain].sum(axis=0) + final.plain_hits
+    safe = search.is_plain.sum() + final.num_plain - hits
     plain = np.where(safe, betaincinv(hits + 1, np.maximum(safe, 1), _LEVEL), 1)
     bound = np.where(converged, asymptotic, np.fmax(asymptotic, plain))
     return {
@@ -183,11 +180,7 @@ def claims(
 
 
 def _by_population(
-    population: Population,
-    final: FinalSample,
-    mixture: NormalMixture,
-    target: int,
-    error: float,
+    target: Target, final: FinalSample, mixture: NormalMixture, error: float
 ) -> tuple[float, bool]:
     """Standard error that a population implies, and whether it agrees with the estimate.
 
@@ -195,7 +188,8 @@ def _by_population(
     of draws, and few of them weigh more than all draws. It may miss regions itself: only what it
     has more is a contradiction.
     """
-    points, probability = population.points, final.probability[target]
+    population, number = target.population, target.number
+    points, probability = population.points, final.probability[number]
     log_weights = -0.5 * np.sum(points**2, axis=1) - mixture.log_density(points)
     terms = np.exp(log_weights - math.log(probability))
     # Steps that were not taken repeat a point. Few points say it only to within their own errors.
@@ -203,7 +197,7 @@ def _by_population(
         np.unique(points[:, 0]).size
     )
     implied = probability * math.sqrt(max(second - 1, 0) / final.count)
-    heavier = np.mean(log_weights > final.log_weights(target).max(initial=-np.inf))
+    heavier = np.mean(log_weights > final.log_weights(number).max(initial=-np.inf))
     errors = math.hypot(population.relative_error, error / probability, 1 / len(points))
     larger = (population.log_probability - math.log(probability)) / errors
     return implied, bool(heavier <= _MOST_HEAVIER and larger <= _MOST_LARGER)

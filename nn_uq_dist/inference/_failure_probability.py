@@ -228,7 +228,6 @@ def failure_probability(
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     with tqdm(total=num_runs, unit="run", unit_scale=True, delay=2, disable=not progress) as bar:
         space = StandardSpace(flat, limits.read, bar.update)
-        space.require_random()
         search = FailureSearch(space, limits, num_runs, rng)
         mixture = search.proposal()
         known = search.candidates(), search.nearest()

@@ -9,6 +9,9 @@ each of them, failing draws that no half-space holds lead to further ones, and c
 the mixtures have little.
 """
 
+import dataclasses
+from itertools import zip_longest
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,7 +38,7 @@ from nn_uq_dist.inference._limit_state import (
     tangents,
     unit_slopes,
 )
-from nn_uq_dist.inference._markov_chains import MOVES, Chains, subset_simulation
+from nn_uq_dist.inference._markov_chains import MOVES, Chains, Population, subset_simulation
 from nn_uq_dist.inference._normal_mixture import HalfSpace, Normal, NormalMixture, fit_mixture
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
 
@@ -85,6 +88,20 @@ _ENOUGH_FOR_MEAN, _SLOPES_SHARE, _MOST_SLOPES = 20.0, 0.006, 60
 _LEAST_VARIANCE, _LARGER, _LEAST_POINTS = 0.05, 4.0, 3
 
 
+@dataclasses.dataclass(eq=False)
+class Target:
+    """A limit that is searched for, its number among all, and what is known of it."""
+
+    number: int
+    limit: float
+    population: Population
+    chains: Chains
+    # Of the population, and of the chains once they have moved.
+    fits: dict[str, NormalMixture | None] = dataclasses.field(default_factory=dict)
+    tangents: list[Tangent] = dataclasses.field(default_factory=list)
+    slopes: dict[int, FloatArray] = dataclasses.field(default_factory=dict)
+
+
 class FailureSearch:
     """Runs of a network, and what they show of its failures.
 
@@ -92,35 +109,34 @@ class FailureSearch:
     ----------
     archive : Archive
         All draws that have a density.
-    outputs : array, shape (n,)
-        What they led to.
-    tangents : list
-        Of each target.
-    populations : list of Population
-        Of each target.
+    outputs, is_plain : array, shape (n,)
+        What they led to, and which of them are draws of the input's own distribution.
+    targets : list of Target
     """
 
     def __init__(
         self, space: StandardSpace, limits: Limits, num_runs: int, rng: np.random.Generator
     ) -> None:
-        self.space, self.limits, self._rng, self._num_runs = space, limits, rng, num_runs
-        self.archive: Archive[NormalMixture] = Archive(space.num_variables)
-        self.outputs = np.zeros(0)
-        self._values = targets = limits.values[list(limits.targets)].tolist()
-        self.tangents: list[list[Tangent]] = [[] for _ in targets]
-        self._slopes: list[dict[int, FloatArray]] = [{} for _ in targets]
+        self.space, self.limits, self._rng = space, limits, rng
+        self.archive = Archive(space.num_variables)
+        self.outputs, self.is_plain = np.zeros(0), np.zeros(0, bool)
         self._num_slopes = int(np.ceil(min(_SLOPES_SHARE * num_runs, _MOST_SLOPES)))
-        spreads = self._spreads(SPREADS)
         count = int(WIDE_SHARE * num_runs)
-        self.draw(NormalMixture(spreads.components, np.array(SPREAD_SHARES)), count)
+        self.draw(NormalMixture(self._spreads(SPREADS).components, np.array(SPREAD_SHARES)), count)
         own = int(SPREAD_SHARES[0] * count)
         pilot = int(_PILOT_SHARE * own)
+        values = limits.values[list(limits.targets)].tolist()
         plain = self.archive.points[:pilot], self.outputs[:pilot]
-        self.populations = subset_simulation(self._run, targets, *plain, rng)
-        self._chains = [Chains(self._climbed(target, own)) for target in range(len(targets))]
-        self._fits = [[self._fit_of(population.points), None] for population in self.populations]
-        for_each = num_runs / RUNS_PER_START / len(targets)
-        for target in range(len(targets)):
+        populations = subset_simulation(self._run, values, *plain, rng)
+        runs = num_runs / len(values)
+        self.targets = [
+            Target(number, limit, population, Chains(self._climbed(limit, own, runs)))
+            for number, limit, population in zip(limits.targets, values, populations, strict=True)
+        ]
+        for target in self.targets:
+            target.fits["population"] = self._fit_of(target.population.points)
+        for_each = runs / RUNS_PER_START
+        for target in self.targets:
             starts = self._starts(target, int(np.clip(_STARTS_SHARE * for_each, 2, _MOST_STARTS)))
             self._add_tangents(target, starts)
         self._learn(int(_NEW_SHARE * for_each))
@@ -132,9 +148,11 @@ class FailureSearch:
             left -= 1
 
     def draw(self, mixture: NormalMixture, count: int) -> None:
-        """Add draws of a mixture."""
+        """Add draws of a mixture, whose first component is the input's own distribution."""
         points = mixture.draw(self._rng, count)
         self.outputs = np.concatenate([self.outputs, self._run(points)])
+        is_plain = np.arange(count) < int(mixture.shares[0] * count)
+        self.is_plain = np.concatenate([self.is_plain, is_plain])
         # What the draws stand for is the standard normal distribution.
         log_target = -0.5 * np.sum(points**2, axis=1)
         self._last_log_weights = self.archive.add(mixture, points, log_target)
@@ -149,58 +167,39 @@ class FailureSearch:
         terms = np.exp(self.archive.log_weights)[:, None] * self.fails()
         return terms.mean(axis=0), terms.std(axis=0) / np.sqrt(len(terms))
 
-    @property
-    def plain_hits(self) -> tuple[int, NDArray[np.int_]]:
-        """Number of draws of the input's own distribution, and how many fail at each limit.
-
-        They are the first ones of each mixture.
-        """
-        counts = [int(mixture.shares[0] * count) for mixture, count in self.archive.mixtures]
-        starts = np.cumsum([0, *(count for _, count in self.archive.mixtures[:-1])]).tolist()
-        rows = [np.arange(start, start + n) for start, n in zip(starts, counts, strict=True)]
-        return sum(counts), self.fails()[np.concatenate(rows)].sum(axis=0)
-
     def candidates(self) -> FloatArray:
         """Points on whose rays the most probable failing input may be."""
         # The best of each target first, and of those the target that is exceeded most seldom.
-        ranked = [
-            (rank, -target, one.half_space)
-            for target, some in enumerate(self.tangents)
-            for rank, one in enumerate(some)
-        ]
-        ranked.sort(key=lambda each: each[:2])
-        fails = self.fails()
+        ranked = zip_longest(*(target.tangents for target in reversed(self.targets)))
+        feet = [one.distance * one.direction for some in ranked for one in some if one]
+        fails, first = self.fails(), len(self.targets)
         squares = np.where(fails, np.sum(self.archive.points**2, axis=1)[:, None], np.inf)
         rows = np.unique(squares.argmin(axis=0)[fails.any(axis=0)])
-        feet = [plane.distance * plane.direction for _, _, plane in ranked]
-        found = [
-            *feet[: len(self.tangents)],
-            *self.archive.points[rows],
-            *feet[len(self.tangents) :],
-        ]
-        return np.array(found).reshape(-1, self.space.num_variables)
+        found = np.array([*feet[:first], *self.archive.points[rows], *feet[first:]])
+        return found.reshape(-1, self.space.num_variables)
 
     def nearest(self) -> FloatArray:
         """For each limit the failing point nearest to zero of all that are known, or NaN."""
         none = np.full((self.limits.values.size, self.space.num_variables), np.nan)
         found = nearest(self.archive.points, self.fails(), none)
-        parts = zip(self._values, self.populations, self._chains, self.tangents, strict=True)
-        for value, population, chains, some in parts:
-            points = [population.points, chains.points, *(one.point[None] for one in some)]
-            together = np.concatenate(points)
+        for target in self.targets:
+            points = np.concatenate(
+                [target.population.points, target.chains.points]
+                + [one.point[None] for one in target.tangents]
+            )
             # What exceeds the limit of a target exceeds those below.
-            fails = np.tile(self.limits.values <= value, (len(together), 1))
-            found = nearest(together, fails, found)
+            fails = np.tile(self.limits.values <= target.limit, (len(points), 1))
+            found = nearest(points, fails, found)
         return found
 
     def proposal(self) -> NormalMixture:
         """The mixture for all that has been seen to fail; its first part is the input's own."""
-        fails, logs = self.fails()[:, list(self.limits.targets)], self.archive.log_weights
+        logs = self.archive.log_weights
         parts, weights = [], np.zeros(len(logs))
-        for target, column in enumerate(fails.T):
-            failing = np.flatnonzero(column)
+        for target in self.targets:
+            failing = np.flatnonzero(self.outputs > target.limit)
             relative = _relative(logs[failing])
-            weights[failing] += relative / max(relative.sum(), 1)
+            weights[failing] += relative / relative.sum()
             if found := self._parts(target, failing, relative):
                 parts.append(NormalMixture.joined(*found))
         share = (1 - PRIOR_SHARE - GUARD_SHARE) / max(len(parts), 1)
@@ -213,7 +212,7 @@ class FailureSearch:
         return mixture.balanced(self.archive.points[chosen], weights[chosen])
 
     def _parts(
-        self, target: int, failing: NDArray[np.intp], relative: FloatArray
+        self, target: Target, failing: NDArray[np.intp], relative: FloatArray
     ) -> list[tuple[NormalMixture, float]]:
         """Mixtures for a target, and their weights."""
         d, found = self.space.num_variables, []
@@ -229,35 +228,30 @@ class FailureSearch:
             by_slopes = self._fit_by_slopes(target)
             if by_slopes is not None and effective(relative) <= _ENOUGH_FOR_MEAN * d:
                 found.append((by_slopes, _BY_SLOPES))
-        found += [(fit, _CHAINS) for fit in self._fits[target] if fit is not None]
-        if around := self._useful(target):
-            planes = [one.half_space for one in around]
+        found += [(fit, _CHAINS) for fit in target.fits.values() if fit is not None]
+        if planes := self._useful(target):
             nearer = [HalfSpace(p.direction, p.distance - SLACK / p.distance) for p in planes]
-            normals = [Normal.around(one.point) for one in around]
-            even = (
-                NormalMixture.even(*planes),
-                NormalMixture.even(*nearer),
-                NormalMixture.even(*normals),
-            )
+            normals = [Normal.around(p.point) for p in planes]
+            even = (NormalMixture.even(*kind) for kind in (planes, nearer, normals))
             found += zip(even, _HALF_SPACES, strict=True)
         return found
 
-    def _starts(self, target: int, most: int) -> FloatArray:
+    def _starts(self, target: Target, most: int) -> FloatArray:
         """Failing points, first draws, population and ends of climbs."""
-        points = self.archive.points[self.fails()[:, self.limits.targets[target]]]
-        parts = [points, self.populations[target].points, self._chains[target].points]
+        points = self.archive.points[self.outputs > target.limit]
+        parts = [points, target.population.points, target.chains.points]
         chosen = [part[self._rng.permutation(len(part))[: -(-most // 3)]] for part in parts]
         return np.concatenate(chosen)
 
     def _learn(self, most: int) -> None:
         """Tangents from failing draws that no half-space holds, and slopes at the heaviest."""
-        logs, fails = self.archive.log_weights, self.fails()
-        for target, number in enumerate(self.limits.targets):
+        logs = self.archive.log_weights
+        for target in self.targets:
             self._move_chains(target)
-            failing = np.flatnonzero(fails[:, number])
+            failing = np.flatnonzero(self.outputs > target.limit)
             if not failing.size:
                 continue
-            is_new = ~are_beyond(self.tangents[target], self.archive.points[failing])
+            is_new = ~are_beyond(target.tangents, self.archive.points[failing])
             chosen = failing[is_new] if is_new.any() else failing
             points = self.archive.points[chosen]
             # Far from each other: those of the largest weights may be in one place.
@@ -265,35 +259,31 @@ class FailureSearch:
             self._add_tangents(target, points[rows])
             if effective(_relative(logs[failing])) > _ENOUGH_FOR_MEAN * self.space.num_variables:
                 continue
-            heaviest = failing[
-                np.argsort(-logs[failing], kind="stable")[: self._num_slopes]
-            ].tolist()
-            if new := [row for row in heaviest if row not in self._slopes[target]]:
+            heaviest = np.argsort(-logs[failing], kind="stable")[: self._num_slopes]
+            if new := [row for row in failing[heaviest].tolist() if row not in target.slopes]:
                 _, slopes = self.space.slopes(self.archive.points[new])
-                self._slopes[target] |= dict(zip(new, slopes, strict=True))
+                target.slopes |= dict(zip(new, slopes, strict=True))
 
     def _is_good(self) -> bool:
         """Whether the weights of the last round have no heavy tail."""
         logs = self._last_log_weights
-        fails = self.fails()[-logs.size :]
-        columns = [logs[fails[:, target]] for target in self.limits.targets]
+        columns = [logs[self.outputs[-logs.size :] > target.limit] for target in self.targets]
         return all(tail_shape(c) < _GOOD_TAIL or tail_excess(c) < _GOOD_EXCESS for c in columns)
 
-    def _useful(self, target: int) -> list[Tangent]:
+    def _useful(self, target: Target) -> list[Tangent]:
         """Tangents, but for those where draws show that little beyond them fails."""
-        fails = self.fails()[:, self.limits.targets[target]]
-        weights, found = np.exp(self.archive.log_weights), []
-        for one in self.tangents[target]:
-            plane = one.half_space
-            beyond = weights * (self.archive.points @ plane.direction > plane.distance)
+        fails, weights = self.outputs > target.limit, np.exp(self.archive.log_weights)
+        found = []
+        for one in target.tangents:
+            beyond = weights * (self.archive.points @ one.direction > one.distance)
             seldom = beyond @ fails < _USEFUL_SHARE * beyond.sum()
             if not (seldom and effective(beyond) > _USEFUL_DRAWS):
                 found.append(one)
         return found
 
-    def _add_tangents(self, target: int, starts: FloatArray) -> None:
-        new = tangents(self.space, self._values[target], starts)
-        self.tangents[target] = distinct(self.tangents[target] + new, _MOST_TANGENTS)
+    def _add_tangents(self, target: Target, starts: FloatArray) -> None:
+        new = tangents(self.space, target.limit, starts)
+        target.tangents = distinct(target.tangents + new, _MOST_TANGENTS)
 
     def _fitted(self, failing: NDArray[np.intp]) -> NormalMixture:
         """A mixture for failing draws."""
@@ -305,22 +295,20 @@ class FailureSearch:
         most = int(np.clip(effective(weights) / (_DRAWS_OF_PART * d), 1, _MOST_PARTS))
         return fit_mixture(points[failing], weights, self._rng, most)
 
-    def _fit_by_slopes(self, target: int) -> NormalMixture | None:
+    def _fit_by_slopes(self, target: Target) -> NormalMixture | None:
         """Distributions fitted to slopes at failing draws; None without a slope."""
-        found = self._slopes[target]
-        rows = [row for row, slope in found.items() if np.isfinite(slope).all()]
-        slopes = np.array([found[row] for row in rows])
-        if not slopes.any():
+        found = {row: slope for row, slope in target.slopes.items() if np.isfinite(slope).all()}
+        if not found:
             return None
+        rows, slopes = list(found), np.array(list(found.values()))
         weights = tempered(self.archive.log_weights[rows], self._num_slopes)
         if not (weights @ slopes).any():
             return None
         distribution = Normal.fit_slopes(self.archive.points[rows], weights, slopes)
         return NormalMixture.even(distribution, Normal.around(distribution.mean))
 
-    def _climbed(self, target: int, num_plain: int) -> FloatArray:
+    def _climbed(self, limit: float, num_plain: int, num_runs: float) -> FloatArray:
         """Starts of chains next to the limit: where climbs from draws with different slopes end."""
-        limit, num_runs = self._values[target], self._num_runs / len(self._values)
         number = int(_CLIMB_SHARE * num_runs / (RUNS_PER_SLOPE + _CLIMBING * RUNS_PER_CLIMB))
         # Half of the candidates are the input's own draws, which are first, half the widest ones.
         size = len(self.outputs)
@@ -336,14 +324,13 @@ class FailureSearch:
         ends = on_rays(self.space, limit, ends)
         return ends[far_apart(ends, np.ones(len(ends)), most, self._rng)]
 
-    def _move_chains(self, target: int) -> None:
+    def _move_chains(self, target: Target) -> None:
         """Go on with half of the chains, twice: far from each other where mixtures have little."""
-        chains = self._chains[target]
-        if len(now := chains.points):
+        if len(now := target.chains.points):
             logs = -0.5 * np.sum(now**2, axis=1) - self.archive.log_density(now)
             half = far_apart(now, tempered(logs, len(now)), -(-len(now) // 2), self._rng)
-            chains.move(self._run, self._values[target], np.resize(half, len(now)), self._rng)
-            self._fits[target][1] = self._fit_of(np.concatenate(chains.recent))
+            target.chains.move(self._run, target.limit, np.resize(half, len(now)), self._rng)
+            target.fits["chains"] = self._fit_of(np.concatenate(target.chains.recent))
 
     def _fit_of(self, points: FloatArray) -> NormalMixture | None:
         """A mixture for points of chains; None if they are few."""

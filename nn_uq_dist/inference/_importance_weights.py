@@ -27,7 +27,7 @@ class Mixture(Protocol):
         """Log density at points ``(n, d)``."""
 
 
-class Archive[M: Mixture]:
+class Archive:
     """All draws of a search in standard space, with weights over all mixtures of theirs.
 
     No draw is wasted, and no weight is large where one of the mixtures has been (A. Owen and Y.
@@ -45,25 +45,27 @@ class Archive[M: Mixture]:
 
     def __init__(self, num_variables: int) -> None:
         self.points, self.log_target = np.zeros((0, num_variables)), np.zeros(0)
-        self.mixtures: list[tuple[M, int]] = []
+        self.mixtures: list[tuple[Mixture, int]] = []
         self._log_density = np.zeros(0)  # sums of numbers times densities
 
-    def add(self, mixture: M, points: FloatArray, log_target: FloatArray) -> FloatArray:
+    def add(self, mixture: Mixture, points: FloatArray, log_target: FloatArray) -> FloatArray:
         """Add draws of a mixture; their log weights over it alone."""
         self.mixtures.append((mixture, len(points)))
         before = mixture.log_density(self.points) + math.log(len(points))
-        new = [each.log_density(points) + math.log(count) for each, count in self.mixtures]
-        self._log_density = np.concatenate(
-            [np.logaddexp(self._log_density, before), log_sum(np.stack(new))]
-        )
+        new = self._log_densities(points)
+        self._log_density = np.concatenate([np.logaddexp(self._log_density, before), log_sum(new)])
         self.points = np.concatenate([self.points, points])
         self.log_target = np.concatenate([self.log_target, log_target])
         return log_target - (new[-1] - math.log(len(points)))
 
     def log_density(self, points: FloatArray) -> FloatArray:
         """Log density of all mixtures together."""
+        return log_sum(self._log_densities(points)) - math.log(len(self.points))
+
+    def _log_densities(self, points: FloatArray) -> FloatArray:
+        """Logs of numbers times densities."""
         logs = [each.log_density(points) + math.log(count) for each, count in self.mixtures]
-        return log_sum(np.stack(logs)) - math.log(len(self.points))
+        return np.stack(logs)
 
     @property
     def log_weights(self) -> FloatArray:

@@ -18,8 +18,8 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import described_line, number_table, to_error
 from nn_uq_dist.inference._importance_weights import systematic
-from nn_uq_dist.inference._posterior_sampling import NUM_DRAWS, Draws, sample_posteriors
-from nn_uq_dist.inference._posterior_starts import Observations
+from nn_uq_dist.inference._posterior_sampling import NUM_DRAWS, Draws, sample_posterior
+from nn_uq_dist.inference._posterior_starts import Observation
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
@@ -28,8 +28,6 @@ from nn_uq_dist.inputs.structure import OutputNumbers, by_names
 if TYPE_CHECKING:
     import xarray as xr
 
-# Observations that share the runs of a round, and most numbers of all their points, of 8 bytes.
-_TOGETHER, _MOST_NUMBERS = 16, 2**27
 # Mixtures have a covariance of all variables, and few draws say nothing about larger ones.
 _MOST_VARIABLES = 200
 _LEAST_RUNS, _MOST_RUNS = 20_000, 10**9
@@ -298,7 +296,6 @@ def input_posterior(
     others = y, noise_scale, noise_covariance, key
     flat = checked_network("input_posterior", network, f, *others)
     space = StandardSpace(flat, lambda outputs: outputs)
-    space.require_random()
     if space.num_variables > _MOST_VARIABLES:
         raise ValueError(
             f"f must have at most {_MOST_VARIABLES} random variables, got {space.num_variables}; "
@@ -321,7 +318,6 @@ def input_posterior(
     outputs = observed.reshape(-1, size)
     whitening = np.linalg.inv(root.reshape(-1, size, size))
     seed = np.asarray(jax.random.key_data(key)).ravel()
-    generators = [np.random.default_rng([*seed, row]) for row in range(len(outputs))]
     # Seeds are filled up with zeros: without a further number this would be the first row's.
     points = np.random.default_rng([*seed, _SHARED_STREAM]).standard_normal(
         (NUM_DRAWS, space.num_variables)
@@ -334,17 +330,13 @@ def input_posterior(
             RuntimeWarning,
             stacklevel=2,
         )
-    together = max(min(_TOGETHER, _MOST_NUMBERS // (num_runs * space.num_variables)), 1)
     found: list[dict[str, Any]] = []
     with tqdm(total=len(outputs), unit="observation", delay=2, disable=not progress) as bar:
-        for start in range(0, len(outputs), together):
-            part = slice(start, start + together)
-            seen = Observations(outputs[part], whitening[part])
-            rngs = generators[part]
-            drawn = sample_posteriors(space, seen, shared, num_runs, rngs, bar.update)
-            # Now, as all draws of all observations are too much to keep.
-            for draws, rng in zip(drawn, rngs, strict=True):
-                found.append(_reduced(space, draws, size, rng))
+        for row, seen in enumerate(map(Observation, outputs, whitening)):
+            before, rng = space.num_runs, np.random.default_rng([*seed, row])
+            draws = sample_posterior(space, seen, shared, num_runs, rng)
+            found.append(_reduced(space, draws, size, rng) | {"num_runs": space.num_runs - before})
+            bar.update()
     fields: dict[str, NDArray[Any]] = {}
     for name, first in found[0].items():
         parts = np.stack([one[name] for one in found])
@@ -411,5 +403,4 @@ def _reduced(
         "converged": drawn.converged,
         "pareto_k": drawn.pareto_k,
         "effective_draws": drawn.effective,
-        "num_runs": drawn.num_runs,
     }

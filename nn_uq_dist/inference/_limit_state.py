@@ -109,11 +109,10 @@ def _as_held(name: str, limit: ArrayLike, dtype: np.dtype) -> FloatArray:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Tangent:
+class Tangent(HalfSpace):
     """A failing point near the limit, and the half-space beyond the tangent there."""
 
     point: FloatArray
-    half_space: HalfSpace
 
 
 def tangents(space: StandardSpace, limit: float, starts: FloatArray) -> list[Tangent]:
@@ -139,8 +138,8 @@ def tangents(space: StandardSpace, limit: float, starts: FloatArray) -> list[Tan
     points = trials[squares.argmin(axis=0), np.arange(len(points))]
     directions, distances = _planes(space, limit, points)
     return [
-        Tangent(point, HalfSpace(direction, float(distance)))
-        for point, direction, distance in zip(points, directions, distances, strict=True)
+        Tangent(direction, distance, point)
+        for direction, distance, point in zip(directions, distances.tolist(), points, strict=True)
         if _NEAREST < distance < _FARTHEST
     ]
 
@@ -263,6 +262,6 @@ def are_beyond(tangents: list[Tangent], points: FloatArray) -> NDArray[np.bool_]
     """Which points are beyond any of the planes, or nearly."""
     if not tangents:
         return np.zeros(len(points), bool)
-    along = points @ np.stack([one.half_space.direction for one in tangents]).T
-    distances = np.array([one.half_space.distance for one in tangents])
+    along = points @ np.stack([one.direction for one in tangents]).T
+    distances = np.array([one.distance for one in tangents])
     return (along > distances - SLACK / distances).any(axis=1)

@@ -1,16 +1,15 @@
-"""Weighted draws of posteriors of the standard variables, for several observations at once.
+"""Weighted draws of the posterior of the standard variables.
 
-Each observation has a mixture of its own. It is drawn from, the draws are weighted by the network,
-and the mixture is fitted anew to all draws so far, whose weights are over all mixtures (AMIS: J.-M.
-Cornuet, J.-M. Marin, A. Mira and C. P. Robert, Scand. J. Stat. 39, 2012). The draws come in two
-halves with mixtures of their own, each fitted to the other half. Fitted to its own draws, a mixture
-would have its peaks where these are: their weights would be too small, and all standard deviations
-(by 5%, and the evidence by 30%, with twelve inputs).
+A mixture is drawn from, the draws are weighted by the network, and the mixture is fitted anew to
+all draws so far, whose weights are over all mixtures (AMIS: J.-M. Cornuet, J.-M. Marin, A. Mira and
+C. P. Robert, Scand. J. Stat. 39, 2012). The draws come in two halves with mixtures of their own,
+each fitted to the other half. Fitted to its own draws, a mixture would have its peaks where these
+are: their weights would be too small, and all standard deviations (by 5%, and the evidence by 30%,
+with twelve inputs).
 """
 
 import dataclasses
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -26,11 +25,9 @@ from nn_uq_dist.inference._importance_weights import (
     tempered,
 )
 from nn_uq_dist.inference._posterior_starts import (
-    LOWEST,
     MOST_MISSING,
-    Observations,
-    Starts,
-    covariances,
+    Observation,
+    finite_logs,
     posterior_starts,
 )
 from nn_uq_dist.inference._standard_space import StandardSpace
@@ -64,8 +61,8 @@ class Draws:
         Normalized, the largest ones smoothed by a Pareto distribution.
     log_evidence, effective, pareto_k
         Log of the mean weight, and what the weights are worth.
-    converged, num_runs
-        Whether the draws can be trusted, and runs of the network.
+    converged
+        Whether the draws can be trusted.
     """
 
     points: FloatArray
@@ -75,7 +72,6 @@ class Draws:
     effective: float
     pareto_k: float
     converged: bool
-    num_runs: int
 
     @property
     def squared_distance(self) -> float:
@@ -95,75 +91,16 @@ class Draws:
         return float(np.clip(mean - directions, 0, squares.min()))
 
 
-class _Search:
-    """All draws of one observation, in two halves."""
-
-    def __init__(self, starts: Starts, rng: np.random.Generator) -> None:
-        """Begin with components at the starts.
-
-        The mixtures of the halves have every other start: they know nothing of each other.
-        """
-        d = starts.points.shape[1]
-        self.rng, self.num_runs, self.missing = rng, starts.num_runs, starts.missing
-        self.mixtures: list[StudentMixture] = []
-        for rows in (starts.good[starts.good % 2 == 0], starts.good[starts.good % 2 == 1]):
-            mixture = StudentMixture.standard(d)
-            if rows.size:
-                scales = covariances(starts.precisions[rows])
-                mixture = StudentMixture.of(np.ones(rows.size), starts.points[rows], scales)
-            self.mixtures.append(mixture)
-        self.archives: tuple[Archive[StudentMixture], ...] = (Archive(d), Archive(d))
-
-    def propose(self, count: int) -> FloatArray:
-        """Draws of both mixtures."""
-        return np.concatenate([mixture.draw(self.rng, count // 2) for mixture in self.mixtures])
-
-    def add(self, points: FloatArray, log_target: FloatArray) -> Draws:
-        """Add a round; what all draws say."""
-        before, error_before = _log_mean(*(archive.log_weights for archive in self.archives))
-        parts = zip(self.mixtures, np.split(points, 2), np.split(log_target, 2), strict=True)
-        added = [a.add(*part) for a, part in zip(self.archives, parts, strict=True)]
-        last, error_last = _log_mean(*added)
-        self.num_runs += len(points)
-        points = np.concatenate([archive.points for archive in self.archives])
-        log_target = np.concatenate([archive.log_target for archive in self.archives])
-        halves = [archive.log_weights for archive in self.archives]
-        log_evidence, error = _log_mean(*halves)
-        if not math.isfinite(log_evidence):
-            even = np.full(len(points), -math.log(len(points)))
-            return Draws(points, log_target, even, -math.inf, 0.0, math.inf, False, self.num_runs)
-        log_weights, pareto_k = smoothed(np.concatenate(halves))
-        num_effective = 1 / (error**2 + 1 / len(points))
-        (one, error_one), (other, error_other) = map(_log_mean, halves)
-        converged = (
-            self.missing <= MOST_MISSING
-            and num_effective >= LEAST_EFFECTIVE
-            and pareto_k < LARGEST_SHAPE
-            and math.isfinite(before)
-            and agree(last, before, math.hypot(error_last, error_before), 1.0)
-            and agree(one, other, math.hypot(error_one, error_other), 1.0)
-        )
-        judged = num_effective, pareto_k, bool(converged), self.num_runs
-        return Draws(points, log_target, log_weights, log_evidence, *judged)
-
-    def refit(self) -> None:
-        """Fit the mixture of each half to the other, if any draw there has a weight."""
-        for number, archive in enumerate(self.archives):
-            if np.isfinite(archive.log_target).any():
-                self.mixtures[1 - number] = _fitted(archive, self.rng)
-
-
 # Squares of misfits overflow where an observation is far out of reach: to a density of zero.
 @np.errstate(over="ignore", invalid="ignore")
-def sample_posteriors(
+def sample_posterior(
     space: StandardSpace,
-    seen: Observations,
+    seen: Observation,
     shared: tuple[FloatArray, FloatArray],
     num_runs: int,
-    generators: list[np.random.Generator],
-    report: Callable[[int], object],
-) -> list[Draws]:
-    """Draws for each observation.
+    rng: np.random.Generator,
+) -> Draws:
+    """Draws of the posterior of one observation.
 
     Parameters
     ----------
@@ -172,47 +109,63 @@ def sample_posteriors(
     shared
         Standard normal points and their outputs, of which good ones are starts.
     num_runs
-        Most runs of the network for each observation; a Jacobian counts as one more than the
-        smaller of the numbers of inputs and outputs.
-    generators
-        One for each observation, so that its draws do not depend on the others.
-    report
-        Is told how many observations a round has finished.
+        Most runs of the network; a Jacobian counts as one more than the smaller of the numbers of
+        inputs and outputs.
     """
-    starts = posterior_starts(space, seen, shared, generators, _STARTS_SHARE * num_runs)
-    searches = [_Search(*pair) for pair in zip(starts, generators, strict=True)]
-    found: dict[int, Draws] = {}
-    active = list(range(len(searches)))
+    d, before = space.num_variables, space.num_runs
+    mixtures, missing = posterior_starts(space, seen, shared, rng, _STARTS_SHARE * num_runs)
+    archives = Archive(d), Archive(d)
     drawn, size = 0, NUM_DRAWS
-    while active:
-        points = np.concatenate([searches[b].propose(size) for b in active])
-        outputs = space.run(points)
-        misfit = seen.misfits(outputs, np.repeat(active, size))
-        log_target = -0.5 * (np.sum(points**2, axis=1) + np.sum(misfit**2, axis=1))
-        log_target[~(log_target > LOWEST)] = -np.inf
-        rounds = np.split(points, len(active)), np.split(log_target, len(active))
-        for b, z, log in zip(active, *rounds, strict=True):
-            found[b] = searches[b].add(z, log)
+    while True:
+        known = _log_mean(*(archive.log_weights for archive in archives))
+        points = np.concatenate([mixture.draw(rng, size // 2) for mixture in mixtures])
+        squares = np.sum(points**2, axis=1) + np.sum(seen.misfits(space.run(points)) ** 2, axis=1)
+        halves = zip(np.split(points, 2), np.split(finite_logs(-0.5 * squares), 2), strict=True)
+        added = zip(archives, mixtures, halves, strict=True)
+        last = _log_mean(*(archive.add(mixture, *half) for archive, mixture, half in added))
+        found = _judged(archives, known, last, missing)
         drawn += size
         size = max(NUM_DRAWS, 2 * int(_GROWTH * drawn / 2))
-        num_active = len(active)
-        active = [
-            b
-            for b in active
-            if not (found[b].converged and found[b].effective >= _ENOUGH_EFFECTIVE)
-            and found[b].num_runs <= num_runs - size
-        ]
-        for b in active:
-            searches[b].refit()
-        report(num_active - len(active))
-    log_scales = seen.log_scales - 0.5 * space.num_variables * math.log(2 * math.pi)
-    return [
-        dataclasses.replace(found[b], log_evidence=found[b].log_evidence + float(log_scale))
-        for b, log_scale in enumerate(log_scales)
-    ]
+        is_enough = found.converged and found.effective >= _ENOUGH_EFFECTIVE
+        if is_enough or space.num_runs - before > num_runs - size:
+            log_scale = seen.log_scale - 0.5 * d * math.log(2 * math.pi)
+            return dataclasses.replace(found, log_evidence=found.log_evidence + log_scale)
+        for half, archive in enumerate(archives):
+            # Each half has the mixture that fits the other, if any draw there has a weight.
+            if np.isfinite(archive.log_target).any():
+                mixtures[1 - half] = _fitted(archive, rng)
 
 
-def _fitted(archive: Archive[StudentMixture], rng: np.random.Generator) -> StudentMixture:
+def _judged(
+    archives: tuple[Archive, Archive],
+    before: tuple[float, float],
+    last: tuple[float, float],
+    missing: float,
+) -> Draws:
+    """What all draws say, with the log evidence and its error before the last round and of it."""
+    points = np.concatenate([archive.points for archive in archives])
+    log_target = np.concatenate([archive.log_target for archive in archives])
+    halves = [archive.log_weights for archive in archives]
+    log_evidence, error = _log_mean(*halves)
+    if not math.isfinite(log_evidence):
+        even = np.full(len(points), -math.log(len(points)))
+        return Draws(points, log_target, even, -math.inf, 0.0, math.inf, False)
+    log_weights, pareto_k = smoothed(np.concatenate(halves))
+    num_effective = 1 / (error**2 + 1 / len(points))
+    converged = (
+        missing <= MOST_MISSING
+        and num_effective >= LEAST_EFFECTIVE
+        and pareto_k < LARGEST_SHAPE
+        and math.isfinite(before[0])
+        and all(
+            agree(one, other, math.hypot(error_one, error_other), 1.0)
+            for (one, error_one), (other, error_other) in ((last, before), map(_log_mean, halves))
+        )
+    )
+    return Draws(points, log_target, log_weights, log_evidence, num_effective, pareto_k, converged)
+
+
+def _fitted(archive: Archive, rng: np.random.Generator) -> StudentMixture:
     """The mixture that fits the draws."""
     count, d = archive.points.shape
     least, for_variable, for_draw = _TEMPERED

@@ -19,9 +19,9 @@ from scipy.sparse.csgraph import connected_components
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._importance_weights import far_apart, tempered
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._student_mixture import SquaredDistances, monomials
+from nn_uq_dist.inference._student_mixture import SquaredDistances, StudentMixture, monomials
 
-# Starts of an observation that are added at once. Half of the first are among the draws that all
+# Starts that are added at once. Half of the first are among the draws that all
 # observations share, far from each other, as the best may all be in one mode.
 _NUM_STARTS = 128
 _MOST_STEPS = 15
@@ -44,78 +44,38 @@ _START_ERRORS, _START_MARGIN = 3.0, 6.0
 # Log densities below this count as -inf, as NaN does: rounded by more than a hundredth, they cannot
 # be told apart. Those of outputs that are 1e7 standard deviations of the noise from what was
 # observed are.
-LOWEST = -0.01 / np.finfo(float).eps
+_LOWEST = -0.01 / np.finfo(float).eps
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Observations:
-    """What was observed: outputs ``(B, N_y)``, and matrices that whiten the noise of each."""
+class Observation:
+    """What was observed: outputs ``(N_y,)``, and a matrix that whitens their noise."""
 
     outputs: FloatArray
-    whitening: FloatArray  # (B, N_y, N_y)
+    whitening: FloatArray  # (N_y, N_y)
 
-    def misfits(self, outputs: FloatArray, index: NDArray[np.intp]) -> FloatArray:
-        """Misfits in units of the noise, of outputs ``(n, N_y)`` to the observations `index`."""
-        found = outputs - self.outputs[index]
-        # One product for each observation: gathered matrices would be most of all numbers.
-        for b in np.unique(index):
-            rows = index == b
-            found[rows] = found[rows] @ self.whitening[b].T
-        return found
+    def misfits(self, outputs: FloatArray) -> FloatArray:
+        """Misfits of outputs ``(n, N_y)``, in units of the noise."""
+        return (outputs - self.outputs) @ self.whitening.T
 
     @property
-    def log_scales(self) -> FloatArray:
-        """Log densities of the noise at zero."""
-        log_determinants = np.linalg.slogdet(self.whitening)[1]
-        return log_determinants - 0.5 * self.outputs.shape[1] * math.log(2 * math.pi)
-
-
-class Starts:
-    """Starts of one observation.
-
-    Attributes
-    ----------
-    points, precisions, log_densities
-        As `randomized_modes` has them.
-    good
-        Which of them may be at a mode that matters.
-    missing
-        Share of the posterior in modes that no start has reached, as far as starts tell.
-    num_runs
-        Runs of the network.
-    """
-
-    def __init__(self, d: int) -> None:
-        self.points, self.precisions = np.zeros((0, d)), np.zeros((0, d, d))
-        self.log_densities, self.good = np.zeros(0), np.zeros(0, np.intp)
-        self.missing, self.num_runs = 1.0, 0
-
-    def add(
-        self,
-        points: FloatArray,
-        precisions: FloatArray,
-        log_densities: FloatArray,
-    ) -> None:
-        """Add starts, and judge all."""
-        self.points = np.concatenate([self.points, points])
-        self.precisions = np.concatenate([self.precisions, precisions])
-        logs = self.log_densities = np.concatenate([self.log_densities, log_densities])
-        d = points.shape[1]
-        lowest = logs.max() - d - _START_ERRORS * math.sqrt(2 * d) - _START_MARGIN
-        self.good = np.flatnonzero((logs >= lowest) & np.isfinite(logs))
-        if self.good.size:
-            points, precisions = self.points[self.good], self.precisions[self.good]
-            self.missing = missing_share(points, precisions, logs[self.good])
+    def log_scale(self) -> float:
+        """Log density of the noise at zero."""
+        constant = 0.5 * len(self.outputs) * math.log(2 * math.pi)
+        return float(np.linalg.slogdet(self.whitening)[1]) - constant
 
 
 def posterior_starts(
     space: StandardSpace,
-    seen: Observations,
+    seen: Observation,
     shared: tuple[FloatArray, FloatArray],
-    generators: list[np.random.Generator],
+    rng: np.random.Generator,
     most_runs: float,
-) -> list[Starts]:
-    """Starts of each observation; there are more of them while modes are missing.
+) -> tuple[list[StudentMixture], float]:
+    """Two mixtures, each around every other start, and what share of the posterior they may lack.
+
+    There are more starts while modes are missing. Those that may be at no mode that matters are
+    left out. The mixtures know nothing of each other.
 
     Parameters
     ----------
@@ -124,55 +84,49 @@ def posterior_starts(
     shared
         Standard normal points and their outputs, of which good ones for an observation are starts:
         they lie in regions that are narrow, and that few random starts lead to.
-    generators
-        One for each observation.
     most_runs
-        Runs of the network from which on an observation gets no more starts.
+        Runs of the network from which on there are no more starts.
     """
-    num_outputs, d = seen.outputs.shape[1], space.num_variables
-    found = [Starts(d) for _ in generators]
-    active = list(range(len(found)))
-    is_first = True
-    while active:
-        shape = _NUM_STARTS, d + num_outputs
-        random = np.stack([generators[b].standard_normal(shape) for b in active])
-        if is_first:
+    d, missing, before = space.num_variables, 1.0, space.num_runs
+    parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+    while missing > MOST_MISSING and space.num_runs - before < most_runs:
+        random = rng.standard_normal((_NUM_STARTS, d + len(seen.outputs)))
+        if not parts:
             # The others from a wider distribution: modes far out matter for variances. Of many
             # inputs no single one does, and wider starts would be far from all modes.
-            random[:, _NUM_STARTS // 2 :, :d] *= 1 + 1 / d
-            for b in active:
-                misfit = seen.misfits(shared[1], np.full(len(shared[1]), b))
-                logs = -0.5 * np.sum(misfit**2, axis=1)
-                logs = np.where(logs > LOWEST, logs, -np.inf)
-                if np.isfinite(logs).any():
-                    weights = tempered(logs, _NUM_STARTS)
-                    rows = far_apart(shared[0], weights, _NUM_STARTS // 2, generators[b])
-                    random[b, : len(rows), :d] = shared[0][rows]
-        is_first = False
-        flat = random.reshape(-1, d + num_outputs)
-        observation = np.repeat(active, _NUM_STARTS)
+            random[_NUM_STARTS // 2 :, :d] *= 1 + 1 / d
+            logs = finite_logs(-0.5 * np.sum(seen.misfits(shared[1]) ** 2, axis=1))
+            if np.isfinite(logs).any():
+                weights = tempered(logs, _NUM_STARTS)
+                rows = far_apart(shared[0], weights, _NUM_STARTS // 2, rng)
+                random[: len(rows), :d] = shared[0][rows]
 
-        def misfits(
-            z: FloatArray, index: NDArray[np.intp], observation: NDArray[np.intp] = observation
-        ) -> tuple[FloatArray, FloatArray]:
-            chosen = observation[index]
-            for b, count in zip(*np.unique(chosen, return_counts=True), strict=True):
-                found[b].num_runs += int(count) * (1 + min(d, num_outputs))
+        def misfits(z: FloatArray) -> tuple[FloatArray, FloatArray]:
             outputs, jacobians = space.outputs_and_jacobians(z)
-            return seen.misfits(outputs, chosen), seen.whitening[chosen] @ jacobians
+            return seen.misfits(outputs), seen.whitening @ jacobians
 
-        results = randomized_modes(misfits, flat[:, :d], flat[:, d:])
-        groups = zip(*(np.split(part, len(active)) for part in results), strict=True)
-        for b, (points, precisions, logs) in zip(active, groups, strict=True):
-            found[b].add(points, precisions, logs)
-        active = [
-            b for b in active if found[b].missing > MOST_MISSING and found[b].num_runs < most_runs
-        ]
-    return found
+        parts.append(randomized_modes(misfits, random[:, :d], random[:, d:]))
+        points, precisions, logs = (np.concatenate(part) for part in zip(*parts, strict=True))
+        lowest = logs.max() - d - _START_ERRORS * math.sqrt(2 * d) - _START_MARGIN
+        good = np.flatnonzero((logs >= lowest) & np.isfinite(logs))
+        if good.size:
+            missing = missing_share(points[good], precisions[good], logs[good])
+    mixtures = []
+    for rows in (good[good % 2 == 0], good[good % 2 == 1]):
+        means, scales = np.zeros((1, d)), np.eye(d)[None]
+        if rows.size:
+            means, scales = points[rows], covariances(precisions[rows])
+        mixtures.append(StudentMixture.of(np.ones(len(means)), means, scales))
+    return mixtures, missing
+
+
+def finite_logs(logs: FloatArray) -> FloatArray:
+    """Log densities, -inf where they are NaN or so low that they cannot be told apart."""
+    return np.where(logs > _LOWEST, logs, -np.inf)
 
 
 def randomized_modes(
-    misfits: Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]],
+    misfits: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
     prior: FloatArray,
     noise: FloatArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -184,7 +138,7 @@ def randomized_modes(
     ----------
     misfits
         Misfits ``(n, N_y)`` in units of the noise and their Jacobians ``(n, N_y, d)``, at points
-        ``(n, d)`` of the starts with given indices.
+        ``(n, d)``.
     prior, noise
         Random numbers of each start, shapes ``(n, d)`` and ``(n, N_y)``.
 
@@ -200,7 +154,7 @@ def randomized_modes(
     def evaluated(
         z: FloatArray, index: NDArray[np.intp]
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        misfit, jacobian = misfits(z, index)
+        misfit, jacobian = misfits(z)
         cost = _cost(z - prior[index], misfit + noise[index])
         has_slope = np.isfinite(np.sum(jacobian**2, axis=(1, 2)))
         return misfit, jacobian, np.where(has_slope, cost, np.inf)

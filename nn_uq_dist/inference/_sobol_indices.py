@@ -179,7 +179,6 @@ def sobol_indices(
 
     with tqdm(total=num_runs, unit="run", unit_scale=True, delay=2, disable=not progress) as bar:
         space = StandardSpace(flat, lambda outputs: outputs, bar.update)
-        space.require_random()
         of_input, of_variable = space.groups
         random = np.unique(of_variable)
         least = _LEAST_DRAWS * (len(random) + 2)

@@ -68,16 +68,13 @@ class StandardSpace:
             part.size for part, term in zip(moving, self._terms, strict=True) if term.is_uniform
         )
         self.num_variables = len(self._moving)
-        widest = max(distribution.num_inputs, self.num_variables, flat.num_outputs)
-        self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
-        self._programs: dict[str, Callable[..., Any]] = {}
-
-    def require_random(self) -> None:
-        """Raise if nothing is random."""
         if self.num_variables == 0:
             raise ValueError(
                 "f must be random, got only known values; give an input a half-width or a scale"
             )
+        widest = max(distribution.num_inputs, self.num_variables, flat.num_outputs)
+        self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
+        self._programs: dict[str, Callable[..., Any]] = {}
 
     @property
     def groups(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -133,7 +130,7 @@ class StandardSpace:
             return values_and_jacobians(self.flat, x, num_outputs)
 
         size = min(_JACOBIANS_AT_ONCE, _GROUP_NUMBERS // (num_inputs * num_outputs))
-        runs = 1 + min(num_inputs, num_outputs)
+        runs = 1 + min(self.num_variables, num_outputs)
         outputs, jacobians = self._in_groups("Jacobians", at, z, size, runs)
         return outputs.astype(np.float64), self._pulled_back(jacobians, z[:, None])
 

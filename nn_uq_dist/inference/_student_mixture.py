@@ -56,11 +56,6 @@ class StudentMixture:
         padded = covariances + _JITTER * largest[:, None, None] * np.eye(d)
         return cls(shares / shares.sum(), means, np.linalg.cholesky(padded))
 
-    @classmethod
-    def standard(cls, d: int) -> "StudentMixture":
-        """One component around zero."""
-        return cls.of(np.ones(1), np.zeros((1, d)), np.eye(d)[None])
-
     def draw(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Draws, shape ``(count, d)``, component by component."""
         d = self.means.shape[1]

@@ -180,15 +180,13 @@ def paired_draws(
     if points == "sobol":
         randomizations = _sequences(num_samples, num_randomizations)
     key = checks.as_key("key", key)
-    source: Any = linearization
-    draw: Callable[..., tuple[Array, Array]] = _draw_pair
+    cube = None
     if randomizations:
         if not checks.is_concrete(key):
             raise TypeError("key must be known for points='sobol', got a traced one; leave jit")
         dimension = linearization.num_coordinates
         cube = sobol_points(key, num_samples, randomizations, dimension)
-        source = (linearization, cube.astype(linearization.input.dtype))
-        draw = _pair_at_point
+        cube = cube.astype(linearization.input.dtype)
     distribution = linearization.input
     flat = flat_network(network, distribution)
     if flat.num_outputs != linearization.num_outputs:
@@ -198,9 +196,16 @@ def paired_draws(
         )
 
     def pairs(source: Any, key: Array, index: Array) -> tuple[Array, Array, Array]:
-        inputs, linear = jax.vmap(partial(draw, source, key))(index)
+        model, cube = source
+        if cube is None:
+            keys = jax.vmap(partial(jax.random.fold_in, key))(index)
+            inputs, linear = jax.vmap(model.sample_pairs)(keys)
+        else:
+            # Indices beyond the last draw are cut off afterwards.
+            inputs, linear = jax.vmap(model.pairs_at)(jnp.take(cube, index, axis=0, mode="clip"))
         return inputs, linear, flat.at_draws(inputs)
 
+    source = linearization, cube
     if not checks.is_concrete(linearization, key):
         # All pairs at once, as functions of traced parameters.
         index = jnp.arange(num_samples, dtype=jnp.uint32)
@@ -234,14 +239,3 @@ def _sequences(num_samples: int, wanted: int | None) -> int:
             f"pass {max(num_samples // number, 1) * number}"
         )
     return number
-
-
-def _draw_pair(model: Any, key: Array, index: Array) -> Any:
-    return model.sample_pairs(jax.random.fold_in(key, index))
-
-
-def _pair_at_point(source: tuple[Any, Array], key: Array, index: Array) -> Any:
-    del key
-    model, cube = source
-    # Indices beyond the last draw are cut off afterwards.
-    return model.pairs_at(jnp.take(cube, index, axis=0, mode="clip"))

@@ -44,25 +44,6 @@ def test_estimate_and_error(control):
     assert final.plain_hits == pytest.approx(2400 * expected, abs=4 * 8)
 
 
-def test_failing_draws_have_the_mean_beyond_the_limit():
-    z, weights = sample([0.0, 0.0]).failing_draws()
-    np.testing.assert_allclose(weights.sum(axis=1), 1)
-    means = weights @ z[:, 0]
-    np.testing.assert_allclose(means, norm.pdf(LIMITS) / norm.sf(LIMITS), atol=0.05)
-    assert np.all(weights[0, z[:, 0] <= 3] == 0)
-
-
-def test_nearest_of_draws_and_of_what_was_known():
-    known = np.array([[3.000001], [np.nan]])
-    flat = flat_network(lambda x: x, nuq.Input.normal(jnp.zeros(1), 1.0))
-    limits = Limits(flat, [3.0, 1.0], 0, True)
-    final = FinalSample(StandardSpace(flat, limits.read), limits, np.zeros(2), known)
-    final.draw(MIXTURE, 2000, np.random.default_rng(0))
-    assert final.nearest[0, 0] == 3.000001
-    # Of hundreds of draws, but that of the other limit.
-    assert 1 < final.nearest[1, 0] < 1.02
-
-
 def test_nan_is_counted_with_its_weight():
     final = sample([0.0, 0.0], nan_below=-1.0)
     assert final.nan_weight / final.count == pytest.approx(norm.cdf(-1.0), abs=0.02)

@@ -19,8 +19,13 @@ KEY = jax.random.key(0)
 PLANE = nuq.Input.normal(jnp.zeros(2), 1.0)
 
 
-def found(network, f, *args, **kwargs):
-    return nuq.failure_probability(network, f, KEY, *args, progress=False, **kwargs)
+def found(network, f, *args, seed=0, **kwargs):
+    key = jax.random.key(seed)
+    return nuq.failure_probability(network, f, key, *args, progress=False, **kwargs)
+
+
+def normal(d):
+    return nuq.Input.normal(jnp.zeros(d), 1.0)
 
 
 def squares(x):
@@ -59,28 +64,88 @@ def test_limits_of_an_array_share_the_runs():
     assert np.all((result.weights > 0) <= beyond)
 
 
-@pytest.mark.parametrize("d", [2, 31])
-def test_two_opposite_regions(d):
-    f = nuq.Input.normal(jnp.zeros(d), 1.0)
-    result = found(lambda x: jnp.abs(x[:1]) - 0.01 * x[1:2] ** 2, f, 4.5, num_runs=20_000)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    expected = weights @ (2 * ndtr(-4.5 - 0.01 * nodes**2)) / weights.sum()
-    assert_right(result, expected)
+NODES, NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
+NORMAL_WEIGHTS = NORMAL_WEIGHTS / NORMAL_WEIGHTS.sum()
 
 
-@pytest.mark.slow
-def test_small_region_inside():
-    f = nuq.Input.normal(jnp.zeros(8), 1.0)
-    result = found(squares, f, 0.8, upper=np.bool_(False), num_runs=20_000)
-    assert_right(result, gammainc(4, 0.4))
+def beyond_bend():
+    parts = [(-12, 5), (5, 5.5), (5.5, 12)]
+    return sum(
+        quad(lambda x: ndtr(20 * max(x - 5, 0) - 6) * norm.pdf(x), *ends, epsabs=0, epsrel=1e-9)[0]
+        for ends in parts
+    )
 
 
-def test_box_has_the_right_corner():
-    f = nuq.Input.box(jnp.zeros(2), half_width=1.0)
+PLACES, SLOPES = np.linspace(3.5, 4.2, 8), 10 ** np.linspace(-1, 1, 8)
+UNIT = nuq.Input.box(jnp.array([0.5]), half_width=0.5)
+CASES = {
     # The area above a hyperbola, in both of two corners.
-    limit = 0.98
-    area = (1 - limit + limit * math.log(limit)) / 2
-    assert_right(found(lambda x: x[:1] * x[1:], f, limit), area)
+    "corners of a box": (
+        lambda x: x[:1] * x[1:],
+        nuq.Input.box(jnp.zeros(2), half_width=1.0),
+        0.98,
+        (0.02 + 0.98 * math.log(0.98)) / 2,
+    ),
+    **{
+        f"opposite in {d}": (
+            lambda x: jnp.abs(x[:1]) - 0.01 * x[1:2] ** 2,
+            normal(d),
+            4.5,
+            NORMAL_WEIGHTS @ (2 * ndtr(-4.5 - 0.01 * NODES**2)),
+        )
+        for d in (2, 31)
+    },
+    "margin": (lambda x: jnp.min(x - 3.0), PLANE, 0.0, ndtr(-3.0) ** 2),
+    "inside": (lambda x: -squares(x), normal(8), -0.8, gammainc(4, 0.4)),
+    "bend beyond most draws": (
+        lambda x: x[:1] + 20 * jax.nn.relu(x[1:] - 5),
+        PLANE,
+        6.0,
+        beyond_bend(),
+    ),
+    "half-spaces of different slopes": (
+        lambda x: jnp.max(SLOPES * (x[:8] - PLACES))[None],
+        normal(31),
+        0.0,
+        1 - np.prod(ndtr(PLACES)),
+    ),
+    # The first input fails never, but for a while the output grows with nothing else.
+    "plateau": (
+        lambda x: jnp.maximum(jnp.minimum(x[0], 2.0) - 3, 2 * jax.nn.relu(x[1] - 3) - 1.4)[None],
+        normal(30),
+        0.0,
+        ndtr(-3.7),
+    ),
+    "known inputs": (
+        squares,
+        nuq.Input.normal(jnp.zeros(6), jnp.array([1.0, 0, 0, 1.0, 0, 0])),
+        20.0,
+        math.exp(-10),
+    ),
+    "edge": (lambda u: -jnp.log(u), UNIT, 16.0, math.exp(-16)),
+    "edge alone": (
+        lambda u: -1 / (1 + jnp.log(u) ** 2),
+        UNIT,
+        -1 / (1 + 18.0**2),
+        math.exp(-18),
+    ),
+    **{f"at {a}": (lambda x: x, normal(1), a, ndtr(-a)) for a in (0.0, -1.0, -4.0, 4.0)},
+    **{
+        f"step at {a}": (lambda x, a=a: jnp.where(x > a, 1.0, 0.0), normal(1), 0.5, ndtr(-a))
+        for a in (-3.0, 0.3, 4.0)
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_closed_forms(case):
+    *problem, expected = CASES[case]
+    result = found(*problem, num_runs=20_000)
+    assert_right(result, expected)
+    if case == "known inputs":
+        assert np.all(result.draws[:, [1, 2, 4, 5]] == 0)
+    if case == "margin":
+        np.testing.assert_allclose(result.point, 3, atol=0.3)
 
 
 @pytest.mark.parametrize("log10", [-3, -12])
@@ -207,15 +272,9 @@ def test_output_of_a_structure(draws_of_dict):
     assert_as_draws(result, draws_of_dict[:, 2] < 0.03)
 
 
-def test_rare_margin():
-    result = found(lambda x: jnp.min(x - 3.0), PLANE, 0.0, num_runs=20_000)
-    assert_right(result, ndtr(-3.0) ** 2)
-    np.testing.assert_allclose(result.point, 3, atol=0.3)
-
-
 def test_limit_beyond_all_outputs_of_few_runs():
     f = dist.LogNormal(jnp.zeros(2), 1.0).to_event(1)
-    result = found(squares, f, -1.0, upper=False, num_runs=1000)
+    result = found(squares, f, -1.0, upper=np.bool_(False), num_runs=1000)
     assert result.probability == 0
     assert not result.converged
     assert result.upper_bound > 0
@@ -229,9 +288,7 @@ def test_limit_beyond_all_outputs_of_few_runs():
 def test_same_key_same_result():
     first, second = (found(squares, PLANE, 12.0, num_runs=2000) for _ in range(2))
     assert first.probability == second.probability
-    other = nuq.failure_probability(
-        squares, PLANE, jax.random.key(1), 12.0, num_runs=2000, progress=False
-    )
+    other = found(squares, PLANE, 12.0, seed=1, num_runs=2000)
     assert other.probability != first.probability
 
 
@@ -240,21 +297,10 @@ def test_second_call_compiles_nothing():
     def network_of(slope):
         return lambda x: jnp.tanh(slope * x[:1]) + x[1:]
 
-    nuq.failure_probability(network_of(jnp.array(1.0)), PLANE, KEY, 4.0, progress=False)
+    found(network_of(jnp.array(1.0)), PLANE, 4.0)
     with counted_compilations() as compiled:
-        other = nuq.Input.normal(jnp.ones(2), 1.5)
-        nuq.failure_probability(
-            network_of(jnp.array(2.0)), other, jax.random.key(1), 6.0, progress=False
-        )
+        found(network_of(jnp.array(2.0)), nuq.Input.normal(jnp.ones(2), 1.5), 6.0, seed=1)
     assert compiled == []
-
-
-@pytest.mark.slow
-def test_known_inputs_have_no_variable():
-    f = nuq.Input.normal(jnp.zeros(6), jnp.array([1.0, 0, 0, 1.0, 0, 0]))
-    result = found(squares, f, 20.0)
-    assert_right(result, math.exp(-10))
-    assert np.all(result.draws[:, [1, 2, 4, 5]] == 0)
 
 
 def test_nan_is_no_failure_and_is_told():
@@ -278,7 +324,7 @@ def test_nan_is_told_for_the_rarest_of_limits():
 @pytest.mark.parametrize("radius", [3.5, 4.0])
 @pytest.mark.parametrize("d", [1, 2])
 def test_most_probable_input_of_a_thin_shell(d, radius):
-    f = nuq.Input.normal(jnp.zeros(d), 1.0)
+    f = normal(d)
     result = found(lambda x: (0.1 - jnp.abs(jnp.linalg.norm(x) - radius - 0.1))[None], f, 0.0)
     assert radius < np.linalg.norm(result.point) < 1.005 * radius
 
@@ -323,76 +369,14 @@ def test_one_line():
 
 @pytest.mark.slow
 def test_float64(x64):
-    f = nuq.Input.normal(jnp.zeros(2), 1.0)
+    f = normal(2)
     result = found(squares, f, 60.0, num_runs=20_000)
     assert_right(result, math.exp(-30))
     assert result.draws.dtype == np.float64
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("network", "limit", "expected"),
-    [
-        (lambda u: -jnp.log(u), 16.0, math.exp(-16)),
-        (lambda u: 1 / (1 + jnp.log(u) ** 2), 1 / (1 + 18.0**2), None),
-    ],
-    ids=["log", "near the edge alone"],
-)
-def test_next_to_an_edge_in_float32(network, limit, expected):
-    f = nuq.Input.box(jnp.array([0.5]), half_width=0.5)
-    upper = expected is not None
-    result = found(network, f, limit, upper=upper)
-    assert result.probability.dtype == np.float64
-    assert_right(result, expected or math.exp(-18))
-
-
-@pytest.mark.slow
-def test_bend_beyond_most_draws():
-    def network(x):
-        return x[:1] + 20 * jax.nn.relu(x[1:] - 5)
-
-    def given(second):
-        return ndtr(20 * max(second - 5, 0) - 6) * norm.pdf(second)
-
-    parts = [(-12, 5), (5, 5.5), (5.5, 12)]
-    expected = sum(quad(given, *ends, epsabs=0, epsrel=1e-9)[0] for ends in parts)
-    assert_right(found(network, PLANE, 6.0), expected)
-
-
-@pytest.mark.slow
-def test_many_half_spaces_of_different_slopes():
-    places, slopes = np.linspace(3.5, 4.2, 8), 10 ** np.linspace(-1, 1, 8)
-    f = nuq.Input.normal(jnp.zeros(31), 1.0)
-    result = found(lambda x: jnp.max(slopes * (x[:8] - places))[None], f, 0.0)
-    assert_right(result, 1 - np.prod(ndtr(places)))
-
-
-@pytest.mark.slow
-def test_plateau_does_not_end_the_search():
-    # The first input fails never, but for a while the output grows with nothing else.
-    def margin(x):
-        return jnp.maximum(jnp.minimum(x[0], 2.0) - 3, 2 * jax.nn.relu(x[1] - 3) - 1.4)[None]
-
-    f = nuq.Input.normal(jnp.zeros(30), 1.0)
-    assert_right(found(margin, f, 0.0, num_runs=20_000), ndtr(-3.7))
-
-
-@pytest.mark.parametrize("limit", [0.0, -1.0, -4.0, 4.0])
-def test_one_input_and_any_probability(limit):
-    f = nuq.Input.normal(jnp.zeros(1), 1.0)
-    assert_right(found(lambda x: x, f, limit), ndtr(-limit))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("limit", [-3.0, 0.3, 4.0])
-def test_steps(limit):
-    f = nuq.Input.normal(jnp.zeros(1), 1.0)
-    result = found(lambda x: jnp.where(x > limit, 1.0, 0.0), f, 0.5)
-    assert_right(result, ndtr(-limit))
-
-
 def test_what_always_fails():
-    f = nuq.Input.normal(jnp.zeros(1), 1.0)
+    f = normal(1)
     result = found(jnp.tanh, f, 2.0, upper=False)
     assert result.converged
     assert result.probability == pytest.approx(1, abs=1e-4)
@@ -403,11 +387,13 @@ def test_what_always_fails():
 @pytest.mark.parametrize("seed", range(3))
 def test_a_wedge_to_which_no_slope_leads(seed):
     # With climbs from the input's own draws alone 8 of 8 keys found the other half and converged.
-    f = nuq.Input.normal(jnp.zeros(6), 1.0)
-    result = nuq.failure_probability(
+    result = found(
         lambda x: jnp.maximum(x[0] - 5.2, 4 * (jnp.min(x[1:4]) - 2.6)),
-        f, jax.random.key(20 + seed), 0.0, num_runs=20_000, progress=False,
-    )  # fmt: skip
+        normal(6),
+        0.0,
+        seed=20 + seed,
+        num_runs=20_000,
+    )
     probability = ndtr(-5.2) + ndtr(-2.6) ** 3
     assert not result.converged or result.probability == pytest.approx(probability, rel=0.3)
 
@@ -417,14 +403,7 @@ def test_two_hundred_inputs(x64):
     # Shares of parts that no draw needs become zero there.
     direction = jnp.asarray(np.random.default_rng(200).normal(size=200))
     direction = direction / jnp.linalg.norm(direction)
-    f = nuq.Input.normal(jnp.zeros(200), 1.0)
-    result = nuq.failure_probability(
-        lambda x: jnp.sinh(direction @ x)[None],
-        f,
-        jax.random.key(1),
-        math.sinh(4.2),
-        progress=False,
-    )
+    result = found(lambda x: jnp.sinh(direction @ x)[None], normal(200), math.sinh(4.2), seed=1)
     assert_right(result, ndtr(-4.2))
 
 
@@ -434,10 +413,9 @@ def test_many_inputs_on_few_runs():
     def margin(x):
         return (4.5 + x[0] - 0.1 * jnp.sum(x**2))[None]
 
-    f = nuq.Input.normal(jnp.zeros(100), 1.0)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    given = gammainc(49.5, np.maximum(10 * (4.5 + nodes) - nodes**2, 0) / 2)
-    expected = weights @ given / weights.sum()
+    f = normal(100)
+    given = gammainc(49.5, np.maximum(10 * (4.5 + NODES) - NODES**2, 0) / 2)
+    expected = NORMAL_WEIGHTS @ given
     result = found(margin, f, 0.0)
     assert not result.converged or abs(result.probability - expected) < 4 * result.standard_error
     assert result.upper_bound > expected
@@ -457,20 +435,17 @@ def test_island_next_to_a_half_plane():
 
     probability = ndtr(-4.0) + math.exp(-(2.11**2) / 2) * radius**2 / 2
     for seed in range(4):
-        key = jax.random.key(seed)
-        result = nuq.failure_probability(network, PLANE, key, 1.0, num_runs=20_000, progress=False)
+        result = found(network, PLANE, 1.0, seed=seed, num_runs=20_000)
         assert result.converged
         assert abs(result.probability / probability - 1) < 0.06
 
 
 def test_more_half_spaces_than_a_search_begins_with():
     """Forty of them: with at most 30 tangents a quarter of the probability was missing."""
-    f = nuq.Input.normal(jnp.zeros(20), 1.0)
+    f = normal(20)
     probability = -math.expm1(40 * math.log1p(-ndtr(-4.5)))
     for seed in (12, 13):
-        result = nuq.failure_probability(
-            lambda x: jnp.max(jnp.abs(x)), f, jax.random.key(seed), 4.5, progress=False
-        )
+        result = found(lambda x: jnp.max(jnp.abs(x)), f, 4.5, seed=seed)
         assert abs(result.probability - probability) < 4 * result.standard_error
         assert result.upper_bound > 0.95 * probability
 
@@ -536,10 +511,7 @@ def test_wrong_arguments_are_named():
 def test_two_corners_of_a_box_in_twelve_inputs(seed):
     # Without chains from the ends of climbs 3 of 12 keys converged on one of the corners.
     case = make_case(15)
-    limit = 1.3024065514641727
-    result = nuq.failure_probability(
-        case.network, case.f, jax.random.key(seed), limit, num_runs=50_000, progress=False
-    )
+    result = found(case.network, case.f, 1.3024065514641727, seed=seed, num_runs=50_000)
     # Four keys with 200,000 runs; 16 million draws: 1.16e-5 +- .08e-5.
     assert result.converged
     assert result.probability == pytest.approx(1.12e-5, rel=0.2)

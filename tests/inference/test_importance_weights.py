@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
-from scipy.stats import genpareto, multivariate_normal, norm
+from scipy.stats import genpareto, multivariate_normal
 
 from nn_uq_dist.inference._importance_weights import (
     Archive,
@@ -119,11 +119,3 @@ def test_density_is_the_mean_over_all_mixtures():
     expected = np.array([2000, 500, 1500]) @ densities / 4000
     plain = multivariate_normal(np.zeros(2)).logpdf(z)
     np.testing.assert_allclose(archive.log_weights, plain - np.log(expected))
-
-
-def test_weights_give_a_probability():
-    archive = filled()
-    terms = np.exp(archive.log_weights) * (archive.points[:, 0] > 3)
-    error = terms.std() / math.sqrt(len(terms))
-    assert abs(terms.mean() - norm.sf(3)) < 4 * error
-    assert error < 0.06 * norm.sf(3)

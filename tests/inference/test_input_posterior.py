@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from scipy.stats import chi2, multivariate_normal
+from scipy.stats import chi2, multivariate_normal, norm
 
 import nn_uq_dist as nuq
 
 KEY = jax.random.key(0)
+LINE = nuq.Input.normal(jnp.zeros(1), 1.0)
 WEIGHTS = np.random.default_rng(3).standard_normal((3, 2))
 
 
@@ -89,14 +90,11 @@ def test_mixed_inputs_and_shared_noise_against_a_grid():
     noise = np.array([[0.04, 0.03, 0.0], [0.03, 0.04, 0.0], [0.0, 0.0, 0.09]])
     y = np.array([0.4, 0.1, -0.3])
     edges = np.array([[-1.0, -6.0], [1.0, 6.0]])
-    expected = on_grid(
-        bent,
-        y,
-        noise,
-        edges,
-        lambda x: -math.log(2) - 0.5 * (x[:, 1] ** 2 + math.log(2 * math.pi)),
-        points=800,
-    )
+
+    def log_prior(x):
+        return norm.logpdf(x[:, 1]) - math.log(2)
+
+    expected = on_grid(bent, y, noise, edges, log_prior, points=800)
     assert_right(found(bent, f, y, noise_covariance=noise), *expected)
 
 
@@ -242,13 +240,11 @@ def test_intervals_hold():
 def test_what_is_too_hard_has_not_converged():
     matrix = jnp.asarray(np.random.default_rng(0).standard_normal((20, 20)))
     f = nuq.Input.box(jnp.zeros(20), half_width=1.0)
-    result = found(
-        lambda x: jnp.sin(8 * matrix.astype(x.dtype) @ x),
-        f,
-        np.zeros(20),
-        noise_scale=0.01,
-        num_runs=20_000,
-    )
+
+    def network(x):
+        return jnp.sin(8 * matrix.astype(x.dtype) @ x)
+
+    result = found(network, f, np.zeros(20), noise_scale=0.01, num_runs=20_000)
     assert not result.converged
     # 128 starts of at most 16 Jacobians, one round, and what is shared.
     assert result.num_runs <= 128 * 16 * 21 + 8000
@@ -261,17 +257,15 @@ def test_what_is_too_hard_has_not_converged():
 
 
 def test_network_without_finite_outputs():
-    f = nuq.Input.normal(jnp.zeros(1), 1.0)
     with pytest.warns(RuntimeWarning, match="NaN at 4000 of 4000 inputs drawn from f"):
-        result = found(lambda x: x * jnp.nan, f, [0.0], noise_scale=1.0, num_runs=20_000)
+        result = found(lambda x: x * jnp.nan, LINE, [0.0], noise_scale=1.0, num_runs=20_000)
     assert not result.converged
     assert np.isnan(result.mean).all()
     assert result.log_evidence == -math.inf
 
 
 def test_slope_that_is_nan_where_the_value_is_finite(recwarn):
-    f = nuq.Input.normal(jnp.zeros(1), 1.0)
-    result = found(lambda x: jnp.sqrt(jnp.maximum(x, 0)), f, [0.1], noise_scale=0.3)
+    result = found(lambda x: jnp.sqrt(jnp.maximum(x, 0)), LINE, [0.1], noise_scale=0.3)
     x = np.linspace(-8, 8, 160_001)
     logs = -0.5 * (x**2 + ((0.1 - np.sqrt(np.maximum(x, 0))) / 0.3) ** 2)
     weights = np.exp(logs) / (2 * math.pi * 0.3) * (x[1] - x[0])
@@ -282,11 +276,11 @@ def test_slope_that_is_nan_where_the_value_is_finite(recwarn):
 
 
 def test_network_that_is_finite_at_few_inputs():
-    f = nuq.Input.normal(jnp.zeros(1), 1.0)
+    def network(x):
+        return jnp.where(x > 9, x, jnp.nan)
+
     with pytest.warns(RuntimeWarning, match="outputs are NaN"):
-        result = found(
-            lambda x: jnp.where(x > 9, x, jnp.nan), f, [0.1], noise_scale=0.3, num_runs=30_000
-        )
+        result = found(network, LINE, [0.1], noise_scale=0.3, num_runs=30_000)
     assert not result.converged
 
 
@@ -315,10 +309,9 @@ def test_observations_out_of_reach_leave_others_alone(far, recwarn):
     def between_zero_and_one(x):
         return jax.nn.relu(1 - jax.nn.relu(x))
 
-    f = nuq.Input.normal(jnp.zeros(1), 1.0)
     given = {"noise_scale": 1e-3, "num_runs": 20_000}
-    result = found(between_zero_and_one, f, np.array([[0.5], [0.3], [far]]), **given)
-    others = found(between_zero_and_one, f, np.array([[0.5], [0.3]]), **given)
+    result = found(between_zero_and_one, LINE, np.array([[0.5], [0.3], [far]]), **given)
+    others = found(between_zero_and_one, LINE, np.array([[0.5], [0.3]]), **given)
     assert result.converged.tolist() == [True, True, False]
     np.testing.assert_array_equal(result.draws[:, :2], others.draws)
     assert result.log_evidence[2] == -math.inf
@@ -328,7 +321,7 @@ def test_observations_out_of_reach_leave_others_alone(far, recwarn):
 
 
 def test_observation_a_thousand_standard_deviations_away():
-    result = found(lambda x: x, nuq.Input.normal(jnp.zeros(1), 1.0), [1e3], noise_scale=1.0)
+    result = found(lambda x: x, LINE, [1e3], noise_scale=1.0)
     log_evidence = -0.25e6 - 0.5 * math.log(4 * math.pi)
     assert_right(result, np.array([500.0]), np.array([[0.5]]), log_evidence)
     assert result.p_value < 1e-300
@@ -370,14 +363,6 @@ WRONG = [
     (
         {"noise_scale": np.ones((5, 3))},
         r"y must have the batch axes of the noise, got .* \(5,\) of the noise, \(\) of y; repeat y",
-    ),
-    (
-        {"noise_scale": None, "noise_covariance": np.broadcast_to(np.eye(3), (4, 3, 3))},
-        r"got batch shape \(4,\) of the noise, \(\) of y",
-    ),
-    (
-        {"y": np.zeros((5, 3)), "noise_scale": np.ones((2, 5, 3))},
-        r"got batch shape \(2, 5\) of the noise, \(5,\) of y",
     ),
     (
         {"y": np.zeros((1, 3)), "noise_scale": np.ones((5, 3))},

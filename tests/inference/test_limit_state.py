@@ -13,14 +13,12 @@ from nn_uq_dist.inference._limit_state import (
     climbed,
     design_points,
     distinct,
-    nearest,
-    on_rays,
     tangents,
 )
-from nn_uq_dist.inference._normal_mixture import HalfSpace
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inputs.flat_network import flat_network
 
+PLANE = nuq.Input.normal(jnp.zeros(2), 1.0)
 ROW, LOC, SCALE = np.array([1.0, -2.0, 0.5]), np.array([1.0, 0.0, 2.0]), np.array([0.5, 1.0, 2.0])
 
 
@@ -52,8 +50,8 @@ def test_a_plane_is_found_exactly(upper, x64):
     found = tangents(space, limits.values[0], starts)
     assert len(found) == len(starts)
     for one in found:
-        np.testing.assert_allclose(one.half_space.direction, direction, atol=1e-12)
-        assert one.half_space.distance == pytest.approx(4, rel=1e-10)
+        np.testing.assert_allclose(one.direction, direction, atol=1e-12)
+        assert one.distance == pytest.approx(4, rel=1e-10)
         # The failing point nearest to zero is a thousandth beyond the plane.
         np.testing.assert_allclose(one.point, 1.001 * 4 * direction, atol=1e-6)
     assert len(distinct(found, 30)) == 1
@@ -67,46 +65,33 @@ def test_steps_from_zero_reach_a_plane(x64):
 
 
 def test_steps_stay_where_there_is_no_slope(x64):
-    space, _ = searched(
-        lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, nuq.Input.normal(jnp.zeros(2), 1.0)
-    )
+    space, _ = searched(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, PLANE)
     starts = np.array([[4.0, 1.0], [0.0, 0.0]])
     np.testing.assert_array_equal(climbed(space, 0.5, starts), starts[:1])
 
 
 def test_a_step_has_a_plane_across_the_ray(x64):
-    distribution = nuq.Input.normal(jnp.zeros(2), 1.0)
-    space, _ = searched(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, distribution)
+    space, _ = searched(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, PLANE)
     (found,) = tangents(space, 0.5, np.array([[4.0, 1.0]]))
     # The ray meets the step at x_0 = 3: no slope says more.
     point = np.array([3.0, 0.75])
-    np.testing.assert_allclose(found.half_space.direction, point / np.linalg.norm(point), rtol=1e-6)
+    np.testing.assert_allclose(found.direction, point / np.linalg.norm(point), rtol=1e-6)
     # Next to the step, by six halvings of the ray.
-    beyond = found.half_space.distance - np.linalg.norm(point)
+    beyond = found.distance - np.linalg.norm(point)
     assert 0 < beyond < np.hypot(4.0, 1.0) / 2**6 + 1e-9
 
 
 def test_no_tangent_if_zero_fails(x64):
-    distribution = nuq.Input.normal(jnp.zeros(2), 1.0)
-    space, _ = searched(lambda x: x[:1], -1.0, distribution)
+    space, _ = searched(lambda x: x[:1], -1.0, PLANE)
     assert tangents(space, -1.0, np.ones((3, 2))) == []
     assert tangents(space, 2.0, np.ones((0, 2))) == []
-
-
-def test_points_on_rays_are_next_to_the_limit(x64):
-    distribution = nuq.Input.normal(jnp.zeros(3), 1.0)
-    space, _ = searched(lambda x: jnp.sum(x**2, keepdims=True), 9.0, distribution)
-    starts = np.random.default_rng(0).standard_normal((8, 3))
-    starts *= 5 / np.linalg.norm(starts, axis=1)[:, None]
-    lengths = np.linalg.norm(on_rays(space, 9.0, starts), axis=1)
-    assert np.all((lengths > 3) & (lengths < 3 + 5 / 2**6))
 
 
 def test_half_spaces_that_hold_others():
     def tangent(x, y):
         point = np.array([x, y])
         length = np.linalg.norm(point)
-        return Tangent(point, HalfSpace(point / length, float(length)))
+        return Tangent(point / length, float(length), point)
 
     near, beyond, other = tangent(3.0, 0.0), tangent(3.5, 0.1), tangent(0.0, 4.0)
     assert distinct([other, beyond, near], 30) == [near, other]
@@ -118,9 +103,7 @@ def test_half_spaces_that_hold_others():
 
 
 def test_design_points_of_several_limits(x64):
-    flat = flat_network(lambda x: x[:1], nuq.Input.normal(jnp.zeros(2), 1.0))
-    limits = Limits(flat, [4.0, 3.0, 6.0], 0, True)
-    space = StandardSpace(flat, limits.read)
+    space, limits = searched(lambda x: x[:1], [4.0, 3.0, 6.0], PLANE)
     rays, none = np.array([[4.5, 0.0], [4.0, 3.0]]), np.full((3, 2), np.nan)
     found = design_points(space, limits, rays, none, 1000.0)
     # On the first ray, which is shorter; none reaches the last limit.
@@ -139,29 +122,19 @@ def test_design_points_of_several_limits(x64):
     np.testing.assert_array_equal(none_of_rays, failed)
 
 
-def test_nearest_point_that_fails():
-    points = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
-    fails = np.array([[False, False, False], [True, True, False], [True, True, False]])
-    before = np.array([[1.5, 0.0], [np.nan, np.nan], [np.nan, np.nan]])
-    expected = [[1.5, 0.0], [0.0, 2.0], [np.nan, np.nan]]
-    np.testing.assert_array_equal(nearest(points, fails, before), expected)
-    np.testing.assert_array_equal(nearest(points[:0], fails[:0], before), before)
-
-
 def test_nearest_of_all_that_a_search_has_seen(x64):
-    distribution = nuq.Input.normal(jnp.zeros(2), 1.0)
-    space, limits = searched(lambda x: x[:1], [4.0, 5.0, 4.5, 30.0], distribution)
+    space, limits = searched(lambda x: x[:1], [4.0, 5.0, 4.5, 30.0], PLANE)
     search = FailureSearch(space, limits, 2000, np.random.default_rng(0))
     found = search.nearest()
     assert np.all(found[:3, 0] > [4, 5, 4.5])
     assert np.isnan(found[3]).all()
     lengths = np.linalg.norm(found, axis=1)
-    for target, number in enumerate(limits.targets[:-1]):
-        points = [search.populations[target].points, search._chains[target].points]
-        points += [one.point[None] for one in search.tangents[target]]
+    for target in search.targets[:-1]:
+        points = [target.population.points, target.chains.points]
+        points += [one.point[None] for one in target.tangents]
         least = np.linalg.norm(np.concatenate(points), axis=1).min()
         # Tangents lead to within a thousandth.
-        assert lengths[number] <= least < 1.002 * limits.values[number]
+        assert lengths[target.number] <= least < 1.002 * target.limit
 
 
 def limits_of(limit, upper=True):

@@ -49,11 +49,6 @@ def test_a_plateau_ends_it():
     assert len(found[1].points) == 0
 
 
-def test_outputs_that_never_fail():
-    (found,) = populations(lambda z: np.full(len(z), -np.inf), [0.0])
-    assert found.log_probability == -math.inf
-
-
 def test_chains_forget_where_they_began():
     rng = np.random.default_rng(0)
     chains = Chains(np.full((400, 3), 6.0))

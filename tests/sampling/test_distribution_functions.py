@@ -27,6 +27,17 @@ def calibrated(scores):
     return WeightedSample.calibrated(columns, np.full(scores.size, True), 0)
 
 
+def bent_pairs(count, eps):
+    """Scores and outputs that follow them, ten of them NaN, with their columns."""
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=count)
+    y = (scores + eps * generator.normal(size=count)).round(1)  # ties
+    y[:10] = np.nan
+    columns = np.vstack([scores, scores**2 - 1])
+    sample = WeightedSample.calibrated(columns, np.isfinite(y), 0)
+    return sample, y, conditional_columns(scores, y, sample.used)
+
+
 def test_columns_have_their_known_means_under_the_weights():
     scores = np.random.default_rng(0).normal(size=500)
     weights = calibrated(scores).weights
@@ -81,13 +92,9 @@ def test_probabilities_are_counted_and_never_certain():
 
 @pytest.mark.parametrize("has_scores", [True, False])
 def test_probabilities_at_many_points_are_those_of_exceedances(has_scores):
-    generator = np.random.default_rng(0)
-    scores = generator.normal(size=400)
-    y = scores + 0.3 * generator.normal(size=400)
-    y[:10] = np.nan
-    sample = WeightedSample.calibrated(np.vstack([scores, scores**2 - 1]), np.isfinite(y), 0)
+    sample, y, columns = bent_pairs(400, 0.3)
+    columns = columns if has_scores else None
     points = np.linspace(-3, 3, 200)  # more than at a time
-    columns = conditional_columns(scores, y, sample.used) if has_scores else None
     parts = list(below(sample, y, points, columns))
     share, left = (np.concatenate(part) for part in zip(*parts, strict=True))
     expected = exceedances(sample, y, points, columns)
@@ -115,12 +122,7 @@ def test_distance_agrees_with_scipy():
 
 
 def test_the_distance_of_pairs_is_that_of_the_probabilities():
-    generator = np.random.default_rng(0)
-    scores = generator.normal(size=120)
-    y = (scores + 0.4 * generator.normal(size=120)).round(1)  # ties
-    y[:10] = np.nan
-    sample = WeightedSample.calibrated(np.vstack([scores, scores**2 - 1]), np.isfinite(y), 0)
-    columns = conditional_columns(scores, y, sample.used)
+    sample, y, columns = bent_pairs(120, 0.4)
     distribution = NORM(0.2, 1.1)
     found = paired_kolmogorov_smirnov(sample, y, distribution.cdf(y), columns)
     points = np.sort(y[10:])

@@ -133,11 +133,7 @@ ERRORS = {
     "too many": (lambda: draw(2**31 + 1), ValueError, "at most 2147483648, .*several keys"),
     "batch size": (lambda: draw(10, batch_size=0), ValueError, "batch_size must be a positive"),
     "seed": (lambda: draw(10, key=0), TypeError, "key must be a JAX random key, got int 0; pass"),
-    "family": (
-        lambda: draw(10, f="normal"),
-        TypeError,
-        "got str; pass a Uniform",
-    ),
+    "family": (lambda: draw(10, f="normal"), TypeError, "got str; pass a Uniform"),
     "batch of scalars": (
         lambda: draw(10, f=dist.Gamma(np.ones(3), 1.0)),
         ValueError,

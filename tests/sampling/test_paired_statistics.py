@@ -341,6 +341,10 @@ def test_one_sobol_sequence_has_no_standard_error():
         assert np.isfinite(other.standard_error).all()
 
 
+def few():
+    return paired_statistics(repetitions(tanh_net, "box", 0.8, 100, 3))
+
+
 ERRORS = {
     "draws": (
         lambda: paired_statistics(np.zeros((100, 2))),
@@ -355,22 +359,22 @@ ERRORS = {
         "pairs must hold numbers, got traced values; call paired_statistics outside of jit",
     ),
     "level in words": (
-        lambda: paired_statistics(repetitions(tanh_net, "box", 0.8, 100, 1)).quantile("median"),
+        lambda: few().quantile("median"),
         TypeError,
         "q must be an array of real numbers, got dtype",
     ),
     "level": (
-        lambda: paired_statistics(repetitions(tanh_net, "box", 0.8, 100, 1)).quantile(50),
+        lambda: few().quantile(50),
         ValueError,
         r"q must be in \(0, 1\), got 50; pass probabilities, not percentages",
     ),
     "points": (
-        lambda: paired_statistics(repetitions(tanh_net, "box", 0.8, 100, 3)).exceedance(np.ones(2)),
+        lambda: few().exceedance(np.ones(2)),
         ValueError,
         r"points must broadcast against \(N_y,\) = \(3,\), got shape \(2,\); pass one column",
     ),
     "text": (
-        lambda: paired_statistics(repetitions(tanh_net, "box", 0.8, 100, 3)).exceedance("a"),
+        lambda: few().exceedance("a"),
         TypeError,
         "points must be an array of real numbers",
     ),
