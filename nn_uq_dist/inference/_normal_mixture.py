@@ -10,7 +10,6 @@ import math
 from typing import Self
 
 import numpy as np
-from scipy.spatial.distance import cdist
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from nn_uq_dist.basics.concrete import FloatArray
@@ -249,6 +248,8 @@ def _expectation_maximization(
 
     A. P. Dempster, N. M. Laird and D. B. Rubin, J. R. Stat. Soc. B 39 (1977).
     """
+    from scipy.spatial.distance import cdist
+
     chosen = far_apart(z, weights, number, rng)
     if len(chosen) < number:
         return None

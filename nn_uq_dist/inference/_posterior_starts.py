@@ -13,8 +13,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._importance_weights import far_apart, tempered
@@ -192,6 +190,9 @@ def missing_share(points: FloatArray, precisions: FloatArray, log_densities: Flo
     more often than others. Starts are at one mode if a chain of neighbors links them, whose
     distances are those of draws of a normal distribution; modes weigh as normal ones.
     """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
     d = points.shape[1]
     # Each in the precision of its row.
     squares = SquaredDistances(precisions, points)(points, monomials(points))

@@ -13,8 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
 from nn_uq_dist.basics import checks
@@ -82,6 +80,9 @@ class StandardSpace:
 
         Inputs are in one group if they share a variable, or if a chain of such inputs joins them.
         """
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
         size, starts = self.distribution.num_inputs, [0, *self._ends[:-1]]
         found = []
         for term, factor, start in zip(self._terms, self._factors, starts, strict=True):
