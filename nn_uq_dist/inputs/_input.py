@@ -81,10 +81,7 @@ class Input:
     input_map: InputMap | None
 
     def __init__(
-        self,
-        mean: ArrayLike,
-        terms: Sequence[InputTerm] = (),
-        input_map: InputMap | None = None,
+        self, mean: ArrayLike, terms: Sequence[InputTerm] = (), input_map: InputMap | None = None
     ) -> None:
         mean, size = parameter_checks.as_mean(mean)
         parts = {}

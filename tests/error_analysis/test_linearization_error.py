@@ -264,12 +264,7 @@ OF_DISTRIBUTIONS = (ea.is_exact_on_support, ea.flip_probabilities)
 WRONG = [
     *((f, (jnp.tanh, MU, MU), TypeError, r"must be a Leaky.*from_network") for f in FUNCTIONS),
     (ea.total_error, (NET, np.zeros((2, SIZE)), MU), ValueError, r"\(4,\), got \(2, 4\).*vmap"),
-    (
-        ea.total_error,
-        (NET, MU, 0.1),
-        ValueError,
-        "z must have shape .* N_x = 4, got",
-    ),
+    (ea.total_error, (NET, MU, 0.1), ValueError, "z must have shape .* N_x = 4, got"),
     (ea.total_error, (NET, MU, np.zeros((SIZE, 2))), ValueError, r"z must have shape"),
     (ea.total_error, (NET, MU, MU * 1j), TypeError, "z must be an array of real numbers"),
     (ea.total_error, (STACKED, MU, MU), ValueError, r"got stacked ones.*\(2, 4, 6\); use jax.vmap"),

@@ -236,10 +236,7 @@ MISTAKES = {
         lambda: lambda x: np.maximum(MATRIX @ x, 0),
         "got TracerArrayConversionError from it",
     ),
-    "a function with `if x[0] > 0`": (
-        lambda: branching,
-        "got TracerBoolConversionError from it",
-    ),
+    "a function with `if x[0] > 0`": (lambda: branching, "got TracerBoolConversionError from it"),
     "a function with `float(x[0])`": (
         lambda: lambda x: jnp.array([float(x[0])]),
         "got ConcretizationTypeError from it",
@@ -256,10 +253,7 @@ MISTAKES = {
         lambda: lambda params, x: params @ x,
         "missing 1 required positional argument",
     ),
-    "a Flax Linen module without its variables": (
-        lambda: flax.linen.Dense(3),
-        "from it",
-    ),
+    "a Flax Linen module without its variables": (lambda: flax.linen.Dense(3), "from it"),
     "dropout or batch statistics in training mode": (NormalizingNNX, "from it"),
     "an object that remembers its last input": (
         Running,
@@ -273,10 +267,7 @@ MISTAKES = {
         lambda: lambda x: None,
         "return what is to have a distribution",
     ),
-    "a class instead of a module of it": (
-        lambda: flax.linen.Dense,
-        "got the class Dense itself",
-    ),
+    "a class instead of a module of it": (lambda: flax.linen.Dense, "got the class Dense itself"),
     "an NNX module with transforms inside, such as `nnx.jit`": (
         WithTransform,
         "for transforms inside of an NNX module pass lambda x: nnx.clone(module)(x)",

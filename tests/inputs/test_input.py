@@ -281,10 +281,7 @@ ERRORS = {
         lambda: Input.box(ZEROS, np.ones((4, 3))),
         r"half_width \(4,\), mean \(2,\); make the leading axes agree",
     ),
-    "inf factor": (
-        lambda: Input.normal([0.0], scale_tril=[[np.inf]]),
-        "scale_tril must be finite",
-    ),
+    "inf factor": (lambda: Input.normal([0.0], scale_tril=[[np.inf]]), "scale_tril must be finite"),
     "vector as matrix": (
         lambda: Input.normal(ZEROS[0], scale_tril=np.ones(3)),
         r"scale_tril must have shape \(\.\.\., 3, 3\), got \(3,\); pass a row for each entry",
@@ -293,10 +290,7 @@ ERRORS = {
         lambda: Input.normal(ZEROS, factor=np.ones((2, 1))),
         r"factor must have .* N_x = 3 \(as mean\).* got shape \(2, 1\); pass a column per cause",
     ),
-    "no column": (
-        lambda: Input.normal(ZEROS, factor=np.ones((3, 0))),
-        r"r >= 1, got shape \(3, 0",
-    ),
+    "no column": (lambda: Input.normal(ZEROS, factor=np.ones((3, 0))), r"r >= 1, got shape \(3, 0"),
     "negative diagonal": (
         lambda: Input.normal(np.zeros(2), scale_tril=-np.eye(2)),
         "the diagonal of scale_tril must not be negative, got -1.0",

@@ -85,10 +85,7 @@ def test_numbers_by_the_names_of_outputs():
     np.testing.assert_array_equal(*both)
     for wrong, words in [
         ({"flow": 1.0}, "y must have the structure of the outputs, flow, levels, got flow; pass"),
-        (
-            {"flow": 1.0, "levels": "low"},
-            r"y\['levels'\] must be an array of real",
-        ),
+        ({"flow": 1.0, "levels": "low"}, r"y\['levels'\] must be an array of real"),
         ({"flow": 1.0, "levels": np.zeros(2)}, r"y\['levels'\] must have shape \('...', 3\), as"),
         ({"flow": np.zeros(2), "levels": np.zeros((4, 3))}, "the leading axes of y must fit each"),
         ({"flow": 1.0, "levels": 0.2}, r"y\['levels'\] must have shape"),

@@ -33,8 +33,7 @@ def pairs_of(net, f, count, key=KEY, **options):
 def references():
     return {
         (net, name): np.sort(
-            nuq.monte_carlo(net, f, jax.random.key(9), 400_000, progress=False),
-            axis=0,
+            nuq.monte_carlo(net, f, jax.random.key(9), 400_000, progress=False), axis=0
         )
         for net in (smooth, kinked)
         for name, f in (("box", BOX), ("normal", NORMAL))

@@ -27,8 +27,7 @@ def small_portions(monkeypatch):
 
 @pytest.mark.usefixtures("small_portions", "x64")
 @pytest.mark.parametrize(
-    ("shape", "batch"),
-    [((7, 13), ()), ((13, 7), (2, 3)), ((60, 1), (5,)), ((1, 60), ())],
+    ("shape", "batch"), [((7, 13), ()), ((13, 7), (2, 3)), ((60, 1), (5,)), ((1, 60), ())]
 )
 def test_portions_are_the_jacobian(shape, batch):
     net = network(*shape)
