@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import jax
@@ -98,24 +98,12 @@ class Input:
                     f"terms[{i}] must have rows of the {size} inputs, got a factor of shape "
                     f"{shape} from input {term.start} on; pass a row for each input that it moves"
                 )
-            numeric = dataclasses.replace(term, factor=factor)
-            parts[f"terms[{i}]"] = numeric, shape[-1 if term.is_diagonal else -2 :]
-        self._place(mean, parts, input_map)
-
-    def _place(
-        self,
-        mean: ArrayLike,
-        parts: Mapping[str, tuple[InputTerm, tuple[int, ...]]],
-        input_map: InputMap | None = None,
-    ) -> None:
-        """Set the fields, with terms of these names and shapes without a batch."""
-        arrays = {name: (term.factor, own) for name, (term, own) in parts.items()}
-        placed = parameter_checks.in_one_batch(**arrays, mean=(mean, np.shape(mean)[-1:]))
-        terms = [
-            dataclasses.replace(term, factor=placed[name]) for name, (term, _) in parts.items()
-        ]
-        object.__setattr__(self, "mean", placed["mean"])
-        object.__setattr__(self, "terms", tuple(terms))
+            parts[f"terms[{i}]"] = factor, shape[-1 if term.is_diagonal else -2 :]
+        placed = parameter_checks.in_one_batch(**parts, mean=(mean, (size,)))
+        object.__setattr__(self, "mean", placed.pop("mean"))
+        factors = zip(terms, placed.values(), strict=True)
+        placed_terms = tuple(dataclasses.replace(term, factor=factor) for term, factor in factors)
+        object.__setattr__(self, "terms", placed_terms)
         object.__setattr__(self, "input_map", input_map)
 
     @classmethod
@@ -213,10 +201,11 @@ class Input:
             factor: Any = parameter_checks.as_scales(name, value, size, remedies[name])
         else:
             factor = parameter_checks.as_factor(name, value, size)
-        term = InputTerm(factor, is_uniform=name == "half_width", is_diagonal=is_diagonal)
-        found = object.__new__(cls)
-        found._place(mean, {name: (term, (size,) if is_diagonal else np.shape(factor)[-2:])})
-        return found
+        # By the names that the user knows, before `__init__` calls the factor `terms[0]`.
+        own = (size,) if is_diagonal else np.shape(factor)[-2:]
+        placed = parameter_checks.in_one_batch(**{name: (factor, own)}, mean=(mean, (size,)))
+        is_uniform = name == "half_width"
+        return cls(placed["mean"], [InputTerm(placed[name], is_uniform, is_diagonal)])
 
     @classmethod
     def known(cls, values: ArrayLike) -> Self:

@@ -2,8 +2,6 @@
 
 import dataclasses
 import math
-import operator
-from functools import reduce
 from typing import Any
 
 import jax
@@ -173,10 +171,7 @@ class LinearImage:
     @one_program
     def is_constant(self) -> Array:
         """Whether an output does not vary at all, shape ``(..., N_y)``: then it has no density."""
-        # Each part by itself: products of the smallest numbers underflow.
-        parts = self.uniform, self.normal, self.noise and self.noise.scale[..., None]
-        are_zero = [(part == 0).all(axis=-1) for part in parts if part is not None]
-        return reduce(operator.and_, are_zero)
+        return self.standard_deviation == 0
 
     @property
     def _part(self) -> Array:
