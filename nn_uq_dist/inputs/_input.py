@@ -99,11 +99,17 @@ class Input:
                     f"{shape} from input {term.start} on; pass a row for each input that it moves"
                 )
             parts[f"terms[{i}]"] = factor, shape[-1 if term.is_diagonal else -2 :]
-        placed = parameter_checks.in_one_batch(**parts, mean=(mean, (size,)))
-        object.__setattr__(self, "mean", placed.pop("mean"))
-        factors = zip(terms, placed.values(), strict=True)
-        placed_terms = tuple(dataclasses.replace(term, factor=factor) for term, factor in factors)
-        object.__setattr__(self, "terms", placed_terms)
+        self._set(parameter_checks.in_one_batch(**parts, mean=(mean, (size,))), terms, input_map)
+
+    def _set(
+        self, placed: dict[str, Array], terms: Sequence[InputTerm], input_map: InputMap | None
+    ) -> None:
+        """Set the fields, given terms, and the factors that they get, and the mean after these."""
+        *factors, mean = placed.values()
+        pairs = zip(terms, factors, strict=True)
+        object.__setattr__(self, "mean", mean)
+        replaced = tuple(dataclasses.replace(term, factor=factor) for term, factor in pairs)
+        object.__setattr__(self, "terms", replaced)
         object.__setattr__(self, "input_map", input_map)
 
     @classmethod
@@ -201,11 +207,12 @@ class Input:
             factor: Any = parameter_checks.as_scales(name, value, size, remedies[name])
         else:
             factor = parameter_checks.as_factor(name, value, size)
-        # By the names that the user knows, before `__init__` calls the factor `terms[0]`.
+        # Not by `__init__`: messages name the argument.
         own = (size,) if is_diagonal else np.shape(factor)[-2:]
         placed = parameter_checks.in_one_batch(**{name: (factor, own)}, mean=(mean, (size,)))
-        is_uniform = name == "half_width"
-        return cls(placed["mean"], [InputTerm(placed[name], is_uniform, is_diagonal)])
+        found = object.__new__(cls)
+        found._set(placed, [InputTerm(factor, name == "half_width", is_diagonal)], None)
+        return found
 
     @classmethod
     def known(cls, values: ArrayLike) -> Self:

@@ -171,7 +171,10 @@ class LinearImage:
     @one_program
     def is_constant(self) -> Array:
         """Whether an output does not vary at all, shape ``(..., N_y)``: then it has no density."""
-        return self.standard_deviation == 0
+        # Each part by itself: products of the smallest numbers underflow.
+        own = self.noise and self.noise.scale[..., None]
+        found: Array = (joined([self.uniform, self.normal, own]) == 0).all(axis=-1)
+        return found
 
     @property
     def _part(self) -> Array:

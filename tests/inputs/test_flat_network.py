@@ -75,9 +75,8 @@ def test_structure_stays_with_a_linearization_through_transformations():
 
 def test_failing_networks_are_told_what_they_were_given():
     distribution = as_input({"a": dist.Normal(0.0, 1.0), "b": jnp.ones((2, 2))})
-    with pytest.raises(
-        ValueError, match=r"input of structure \{'a': 'float32\[\]', 'b': 'float32\[2, 2\]'\}, got"
-    ):
+    structure = r"input of structure \{'a': 'float32\[\]', 'b': 'float32\[2, 2\]'\}, got"
+    with pytest.raises(ValueError, match=structure):
         flat_network(lambda x: x["c"], distribution)
     batch = as_input(dist.Gamma(jnp.ones((4, 2)), 1.0).to_event(1))
     with pytest.raises(ValueError, match=r"one input of shape \(2,\) and dtype float32, got TypeE"):
@@ -104,9 +103,8 @@ def test_a_list_of_numbers_goes_into_a_network_of_their_vector():
 
 def test_a_missing_key_is_named_alone():
     f = {name: dist.Normal(0.0, 1.0) for name in "abc"}
-    with pytest.raises(
-        ValueError, match=r"from it: 'd'; give f that entry.*f has: \['a'\], \['b'\], \['c'\]$"
-    ):
+    message = r"from it: 'd'; give f that entry.*f has: \['a'\], \['b'\], \['c'\]$"
+    with pytest.raises(ValueError, match=message):
         nuq.linearize(lambda x: x["a"] * x["d"], f)
     with pytest.raises(ValueError, match="got one of the vector of these 3 numbers; pass lambda"):
         nuq.linearize(lambda x: x[0] * x[1:], f)

@@ -116,18 +116,6 @@ def test_known_inputs_alone_are_constant():
         assert f.has_independent_entries
 
 
-def test_shares_of_bounded_inputs_that_depend_on_others_are_refused():
-    rows = np.array([[1.0, 2.0]])
-    for other in (Input.normal([0.0, 0.0], scale_tril=TRIL), Input.normal([0.0, 0.0], 1.0)):
-        lin = nuq.Linearization([0.0], rows, Input.box([0.0, 0.0], [1.0, 0.0]) + other)
-        if lin.input.has_independent_entries:
-            found = nuq.diagnostics.sensitivity(lin).values[0]
-            np.testing.assert_allclose(found, np.array([4 / 3, 4.0]) / (16 / 3), rtol=1e-6)
-        else:
-            with pytest.raises(ValueError, match="first-order indices need independent or Gauss"):
-                nuq.diagnostics.sensitivity(lin)
-
-
 def test_shares_of_a_block_are_those_of_its_inputs_alone():
     rows = np.array([[1.0, 2.0, 0.5, 1.0, -1.0]])
     lin = nuq.Linearization([0.0], rows, Input.join(BOX, NORMAL))
