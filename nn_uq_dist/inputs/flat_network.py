@@ -68,7 +68,11 @@ class FlatNetwork:
         return at_one(self.distribution.network_input(draws))
 
     def _outputs(self, value: Any) -> Array:
-        return self.structure.ravel(self.network(value), self.dtype)
+        output = self.network(value)
+        if self.structure.is_vector:  # it keeps its type
+            vector: Array = output
+            return vector
+        return self.structure.ravel(output, self.dtype)
 
 
 def flat_network(network: Callable[[Any], Any], distribution: Input) -> FlatNetwork:

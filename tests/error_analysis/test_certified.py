@@ -42,9 +42,8 @@ def require_sound(case: Case, bounds, seed: int, count: int = NUM_DRAWS) -> None
     assert np.all(np.mean(draws[:, None] <= b, axis=0) >= q - margin)
 
 
-@pytest.mark.parametrize("start", [0, 6])
-def test_no_bound_is_violated_by_draws(start):
-    for seed in range(start, start + 6):
+def test_no_bound_is_violated_by_draws():
+    for seed in range(12):
         case = random_case(seed)
         bounds = nuq.certified(case.net, case.distribution)
         require_sound(case, bounds, seed)

@@ -22,22 +22,19 @@ def random_batch():
     return Input.box(mean, [0.3, 0.0, 2.0]) + Input.normal(0 * mean, scale_tril=TRIL)
 
 
-@pytest.mark.parametrize(
-    ("loc", "half_width", "x64", "expected"),
-    [
+def test_dtype_is_promoted_as_in_jax():
+    for loc, half_width, x64, expected in (
         ([1, 2], 1, False, jnp.float32),
         (np.arange(2), 1, True, jnp.float64),
         (np.ones(2, np.float32), 0.5, True, jnp.float32),
         (np.ones(2, np.float32), np.ones(2), True, jnp.float64),
         (jnp.ones(2, jnp.bfloat16), 0.5, False, jnp.bfloat16),
         (np.ones(2, np.float16), 1, True, jnp.float16),
-    ],
-)
-def test_dtype_is_promoted_as_in_jax(loc, half_width, x64, expected):
-    with jax.enable_x64(x64):
-        f = Input.box(loc, half_width)
-        for part in (f.mean, f.half_width, f.covariance, f.sample(KEY)):
-            assert part.dtype == expected
+    ):
+        with jax.enable_x64(x64):
+            f = Input.box(loc, half_width)
+            for part in (f.mean, f.half_width, f.covariance, f.sample(KEY)):
+                assert part.dtype == expected
 
 
 def test_pytree_is_mapped_and_does_not_validate():

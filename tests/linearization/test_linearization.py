@@ -209,19 +209,16 @@ def test_normal_scale_has_finite_gradients_at_zero():
         assert derivative(0.5) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("mean", "weights", "expected", "num_outputs"),
-    [
+@pytest.mark.usefixtures("x64")
+def test_dtype_follows_distribution_and_network():
+    for mean, weights, expected, num_outputs in (
         (jnp.float32, jnp.float32, jnp.float32, 2),
         (jnp.float32, jnp.float64, jnp.float64, 2),
         (jnp.bfloat16, jnp.bfloat16, jnp.bfloat16, 5),
-    ],
-)
-@pytest.mark.usefixtures("x64")
-def test_dtype_follows_distribution_and_network(mean, weights, expected, num_outputs):
-    matrix = jnp.ones((num_outputs, 3), weights)
-    lin = linearize(lambda x: matrix @ x, Input.box(jnp.zeros(3, mean), 0.5))
-    assert lin.loc.dtype == lin.jacobian.dtype == lin.covariance.dtype == expected
+    ):
+        matrix = jnp.ones((num_outputs, 3), weights)
+        lin = linearize(lambda x, matrix=matrix: matrix @ x, Input.box(jnp.zeros(3, mean), 0.5))
+        assert lin.loc.dtype == lin.jacobian.dtype == lin.covariance.dtype == expected
 
 
 BOX = Input.box(np.zeros(3), 0.1)
