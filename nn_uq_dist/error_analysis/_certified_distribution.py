@@ -10,12 +10,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.error_analysis._affine_bounds import (
-    AffineForms,
-    Boxes,
-    StandardNetwork,
-    tangents,
-)
+from nn_uq_dist.error_analysis._affine_bounds import AffineForms, Boxes, StandardNetwork, tangents
 from nn_uq_dist.error_analysis._cover import (
     Cover,
     Covers,

@@ -234,9 +234,9 @@ def split(network: StandardNetwork, cover: Cover, chosen: NDArray[np.intp], pric
     half = np.tile(half - moved, (2, 1))
     boxes = Boxes(np.concatenate([middle - moved, middle + moved]), half)
     children = cover_of(network, boxes, np.tile(cover.mass[chosen] / 2, 2), [price])
-    return joined(
-        [jax.tree.map(lambda part: part[kept], cover), children] if any(kept) else [children]
-    )
+    # The whole input, which is split first, has more kinds of bounds than parts have.
+    rest = [jax.tree.map(lambda part: part[kept], cover)] if any(kept) else []
+    return joined([*rest, children])
 
 
 def joined(covers: Sequence[Cover]) -> Cover:

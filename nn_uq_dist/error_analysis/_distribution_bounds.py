@@ -96,7 +96,10 @@ def _lower_half(x: FloatArray, w: FloatArray, s: FloatArray, tolerance: float) -
     for number in np.unique(kept[by_polynomial]):
         rows = np.flatnonzero(by_polynomial & (kept == number))
         rest = (w[rows, number:].sum(axis=-1) + REACH * s[rows]) * (1 + (w.shape[1] + 8) * EPS)
-        low[rows], high[rows] = _polynomial(x[rows], w[rows, :number], rest)
+        # What is left out moves the points by its reach.
+        below, first = _few_weights(x[rows] - rest[:, None], w[rows, :number])
+        above, second = _few_weights(x[rows] + rest[:, None], w[rows, :number])
+        low[rows], high[rows] = below - first - 1e-16, above + second + 1e-16
     for number in np.unique(nodes[~by_polynomial]):
         rows = np.flatnonzero(~by_polynomial & (nodes == number))
         portion = max(1, _NUMBERS_AT_ONCE // (int(number) * max(x.shape[1], 4)))
@@ -154,13 +157,6 @@ def _number_kept(w: FloatArray, s: FloatArray) -> tuple[np.ndarray, FloatArray]:
         better = found < error
         kept, error = np.where(better, number, kept), np.where(better, found, error)
     return kept, error
-
-
-def _polynomial(x: FloatArray, w: FloatArray, rest: FloatArray) -> Bounds:
-    """Bounds from the distribution of few weights, moved by what is left out."""
-    moved = rest[:, None]
-    (below, first), (above, second) = _few_weights(x - moved, w), _few_weights(x + moved, w)
-    return below - first - 1e-16, above + second + 1e-16
 
 
 def _few_weights(x: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -106,14 +106,12 @@ class LeakyReLUNetwork:
         size: int | None = None
         for n, parts in enumerate(zip(weights, shifts, strict=True)):
             size = _checked_layer((f"hidden_weights[{n}]", f"biases[{n}]"), *parts, "N", size)
-        ends = (
-            np.shape(weights[0])[1],
-            _checked_layer(("output_matrix", "output_bias"), matrix, output_bias, "N_y", size),
-        )
-        if skip_connection and ends[0] != ends[1]:
+        inputs, names = np.shape(weights[0])[1], ("output_matrix", "output_bias")
+        outputs = _checked_layer(names, matrix, output_bias, "N_y", size)
+        if skip_connection and inputs != outputs:
             raise ValueError(
-                f"skip_connection must join as many inputs as outputs, got N_x = {ends[0]} and "
-                f"N_y = {ends[1]}; pass skip_connection=False"
+                f"skip_connection must join as many inputs as outputs, got N_x = {inputs} and "
+                f"N_y = {outputs}; pass skip_connection=False"
             )
         slope = checks.as_numeric("negative_slope", negative_slope)
         # Written so that NaN fails, too.

@@ -1,7 +1,6 @@
 """Exact errors of a linearized network at given perturbations, and the flips that cause them."""
 
 from collections.abc import Callable
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import FloatArray, in_float64
+from nn_uq_dist.basics.concrete import in_float64
 from nn_uq_dist.basics.row_algebra import matmul, matvec
 from nn_uq_dist.error_analysis._distribution_bounds import EPS
 from nn_uq_dist.error_analysis._leaky_relu_network import (
@@ -199,10 +198,15 @@ def flip_probabilities(network: LeakyReLUNetwork, f: Distribution | Input) -> tu
     """
     require_network(network)
     distribution = input_of(network, f)
-    at: Callable[[Array], tuple[Array, Array]] = partial(_linear_model, network)
+
+    def hidden_layers(x: Array) -> tuple[Array, Array]:
+        hidden = jnp.concatenate(network.pre_activations(x))
+        return hidden, hidden
+
+    at: Callable[[Array], tuple[Array, Array]] = jax.jacfwd(hidden_layers, has_aux=True)
     for _ in distribution.batch_shape:
         at = jax.vmap(at)
-    hidden, rows = at(distribution.mean)
+    rows, hidden = at(distribution.mean)
     image = distribution.image(rows)
     moves = ~image.is_constant
     # A point mass has no survival function here, so another distribution is substituted.
@@ -284,7 +288,7 @@ def is_exact_on_support(
     return bool(exact) if np.ndim(exact) == 0 else exact
 
 
-def _flips(network: Any, mu: FloatArray, half_width: FloatArray) -> NDArray[np.bool_]:
+def _flips(network: Any, mu: Any, half_width: Any) -> NDArray[np.bool_]:
     r"""Whether some neuron may flip where ``|z| <= half_width``, shape ``(...)``.
 
     Leading axes of networks and inputs broadcast.
@@ -298,11 +302,6 @@ def _flips(network: Any, mu: FloatArray, half_width: FloatArray) -> NDArray[np.b
     again for products of errors; if they exceed that room, the margin also exceeds the
     pre-activations and nothing is certified.
     """
-
-    def apply(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-        product: FloatArray = (matrix @ vector[..., None])[..., 0]
-        return product
-
     alpha = network.negative_slope[..., None]
     signal, largest, moves = mu, np.abs(mu) + half_width, half_width != 0
     # Columns for z and for the rounding errors of the layers so far, and the sizes of both.
@@ -310,12 +309,12 @@ def _flips(network: Any, mu: FloatArray, half_width: FloatArray) -> NDArray[np.b
     flips = np.zeros((), bool)
     for weights, bias in zip(network.hidden_weights, network.biases, strict=True):
         magnitudes = np.abs(weights)
-        h, maps = apply(weights, signal) + bias, weights @ maps
-        reach = apply(np.abs(maps), sizes)
-        terms = apply(magnitudes, largest) + np.abs(bias) + reach
+        h, maps = matvec(weights, signal) + bias, weights @ maps
+        reach = matvec(np.abs(maps), sizes)
+        terms = matvec(magnitudes, largest) + np.abs(bias) + reach
         rounding = (weights.shape[-1] + maps.shape[-1] + 8) * EPS * terms
         # A neuron that no input reaches cannot flip, even with a pre-activation of zero.
-        moves = apply(magnitudes, moves.astype(float)) != 0
+        moves = matvec(magnitudes, moves.astype(float)) != 0
         flips = flips | (moves & ~(reach + rounding < np.abs(h))).any(axis=-1)
         slope = np.where(h >= 0, 1.0, alpha)
         moves = moves & (slope != 0)
@@ -323,13 +322,3 @@ def _flips(network: Any, mu: FloatArray, half_width: FloatArray) -> NDArray[np.b
         signal, sizes = slope * h, joined([sizes, rounding])
         maps = joined([slope[..., None] * maps, np.eye(h.shape[-1])])
     return flips
-
-
-def _linear_model(network: LeakyReLUNetwork, mu: Array) -> tuple[Array, Array]:
-    """Pre-activations of all layers at `mu`, shape ``(sum N_n,)``, and their Jacobian."""
-    hidden = network.pre_activations(mu)
-    rows = [network.hidden_weights[0]]
-    for weights, h in zip(network.hidden_weights[1:], hidden[:-1], strict=True):
-        slope = jnp.where(h >= 0, 1, network.negative_slope)
-        rows.append(matmul(weights, slope[:, None] * rows[-1]))
-    return jnp.concatenate(hidden), jnp.concatenate(rows)

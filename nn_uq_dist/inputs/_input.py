@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import jax
@@ -81,10 +81,7 @@ class Input:
     input_map: InputMap | None
 
     def __init__(
-        self,
-        mean: ArrayLike,
-        terms: Sequence[InputTerm] = (),
-        input_map: InputMap | None = None,
+        self, mean: ArrayLike, terms: Sequence[InputTerm] = (), input_map: InputMap | None = None
     ) -> None:
         mean, size = parameter_checks.as_mean(mean)
         parts = {}
@@ -101,24 +98,18 @@ class Input:
                     f"terms[{i}] must have rows of the {size} inputs, got a factor of shape "
                     f"{shape} from input {term.start} on; pass a row for each input that it moves"
                 )
-            numeric = dataclasses.replace(term, factor=factor)
-            parts[f"terms[{i}]"] = numeric, shape[-1 if term.is_diagonal else -2 :]
-        self._place(mean, parts, input_map)
+            parts[f"terms[{i}]"] = factor, shape[-1 if term.is_diagonal else -2 :]
+        self._set(parameter_checks.in_one_batch(**parts, mean=(mean, (size,))), terms, input_map)
 
-    def _place(
-        self,
-        mean: ArrayLike,
-        parts: Mapping[str, tuple[InputTerm, tuple[int, ...]]],
-        input_map: InputMap | None = None,
+    def _set(
+        self, placed: dict[str, Array], terms: Sequence[InputTerm], input_map: InputMap | None
     ) -> None:
-        """Set the fields, with terms of these names and shapes without a batch."""
-        arrays = {name: (term.factor, own) for name, (term, own) in parts.items()}
-        placed = parameter_checks.in_one_batch(**arrays, mean=(mean, np.shape(mean)[-1:]))
-        terms = [
-            dataclasses.replace(term, factor=placed[name]) for name, (term, _) in parts.items()
-        ]
-        object.__setattr__(self, "mean", placed["mean"])
-        object.__setattr__(self, "terms", tuple(terms))
+        """Set the fields, given terms, and the factors that they get, and the mean after these."""
+        *factors, mean = placed.values()
+        pairs = zip(terms, factors, strict=True)
+        object.__setattr__(self, "mean", mean)
+        replaced = tuple(dataclasses.replace(term, factor=factor) for term, factor in pairs)
+        object.__setattr__(self, "terms", replaced)
         object.__setattr__(self, "input_map", input_map)
 
     @classmethod
@@ -216,9 +207,11 @@ class Input:
             factor: Any = parameter_checks.as_scales(name, value, size, remedies[name])
         else:
             factor = parameter_checks.as_factor(name, value, size)
-        term = InputTerm(factor, is_uniform=name == "half_width", is_diagonal=is_diagonal)
+        # Not by `__init__`: messages name the argument.
+        own = (size,) if is_diagonal else np.shape(factor)[-2:]
+        placed = parameter_checks.in_one_batch(**{name: (factor, own)}, mean=(mean, (size,)))
         found = object.__new__(cls)
-        found._place(mean, {name: (term, (size,) if is_diagonal else np.shape(factor)[-2:])})
+        found._set(placed, [InputTerm(factor, name == "half_width", is_diagonal)], None)
         return found
 
     @classmethod

@@ -12,23 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import Array, lax
+from jax import Array
 
 from nn_uq_dist.inputs._input import Input
-
-# Univariate families with quantiles, for messages.
-BY_SCORES = (
-    "LogNormal, Gamma, Beta, StudentT, TruncatedNormal, AsymmetricLaplace, BetaProportion, Cauchy, "
-    "Chi2, Dagum, DoublyTruncatedPowerLaw, Exponential, Gompertz, Gumbel, HalfCauchy, HalfNormal, "
-    "InverseGamma, Laplace, Levy, Logistic, LogUniform, LowerTruncatedPowerLaw, Pareto, "
-    "RelaxedBernoulli, SoftLaplace, TruncatedCauchy, TruncatedGamma, Weibull"
-)
 
 type Shape = tuple[int, ...]
 type AsInput = Callable[[Any, Shape], Input]
 
 # By exact type: subclasses may change the distribution.
-_FAMILIES: dict[type[dist.Distribution], AsInput] = {}
+_INPUTS_OF: dict[type[dist.Distribution], AsInput] = {}
 
 
 def register_input_family[F: AsInput](family: object) -> Callable[[F], F]:
@@ -78,7 +70,7 @@ def register_input_family[F: AsInput](family: object) -> Callable[[F], F]:
         )
 
     def register(function: F) -> F:
-        _FAMILIES[family] = function
+        _INPUTS_OF[family] = function
         return function
 
     return register
@@ -86,10 +78,11 @@ def register_input_family[F: AsInput](family: object) -> Callable[[F], F]:
 
 def accepted_families() -> str:
     """List what is accepted, for messages."""
-    own = [family.__name__ for family in _FAMILIES if family.__module__.startswith("numpyro.")]
-    added = [family.__name__ for family in _FAMILIES if family.__name__ not in own]
+    own = [family.__name__ for family in _INPUTS_OF if family.__module__.startswith("numpyro.")]
+    added = [family.__name__ for family in _INPUTS_OF if family.__name__ not in own]
     return (
-        f"{', '.join(own)} of NumPyro, or, by normal scores, {BY_SCORES}, GaussianCopula or "
+        f"{', '.join(own)} of NumPyro, or, by normal scores, any univariate continuous family with "
+        f"icdf or cdf, such as LogNormal, Gamma, Beta or StudentT, GaussianCopula or "
         f"TransformedDistribution, with .expand(...) and .to_event(1), "
         + (f"a registered family ({', '.join(added)}), " if added else "")
         + "or an nn_uq_dist.Input"
@@ -104,7 +97,7 @@ def of_registered_family(f: dist.Distribution, base: Any) -> Input | None:
     f
         With expansions and event axes around `base`.
     """
-    if type(base) not in _FAMILIES:
+    if type(base) not in _INPUTS_OF:
         return None
     axes, split = len(f.batch_shape), f.event_dim - base.event_dim
     extra, own = f.event_shape[:split], f.event_shape[split:]
@@ -113,7 +106,7 @@ def of_registered_family(f: dist.Distribution, base: Any) -> Input | None:
             base = _as_vectors(base, f.batch_shape, f.event_shape)
         extra, own = (), extra
     shape = (*f.batch_shape, *extra, math.prod(own))
-    found = _FAMILIES[type(base)](base, shape)
+    found = _INPUTS_OF[type(base)](base, shape)
     if found.mean.shape != shape:
         raise ValueError(
             f"the input of {type(base).__name__} must have a mean of shape {shape}, got shape "
@@ -156,16 +149,11 @@ def _delta(base: dist.Delta, shape: Shape) -> Input:
 
 
 def _state_factor(base: dist.GaussianStateSpace, size: int) -> Array:
-    def carried(columns: Array, _: None) -> tuple[Array, Array]:
-        return base.transition_matrix @ columns, columns
-
-    # What the noise of a step makes of the state so many steps later.
-    count = base.num_steps
-    _, later = lax.scan(carried, base.scale_tril, length=count)
-    lag = jnp.arange(count)[:, None] - jnp.arange(count)
-    blocks = jnp.where((lag >= 0)[(..., *(None,) * (later.ndim - 1))], later[lag], 0)
-    blocks = jnp.moveaxis(blocks, (0, 1), (-4, -2))  # time, state, time of the noise, noise
-    return blocks.reshape(*blocks.shape[:-4], size, size)
+    # What each variable of the noise of each step makes of all states.
+    root, steps = base.scale_tril, base.num_steps
+    unit = jnp.eye(size, dtype=root.dtype).reshape(size, *(1,) * (root.ndim - 2), steps, -1)
+    states = dist.transforms.RecursiveLinearTransform(base.transition_matrix)(unit @ root.mT)
+    return jnp.moveaxis(states.reshape(*states.shape[:-2], size), 0, -1)
 
 
 def _circulant_factor(base: dist.CirculantNormal, size: int) -> Array:
@@ -205,7 +193,7 @@ def _gaussian(base: Any, shape: Shape) -> Input:
     return found
 
 
-_FAMILIES |= dict.fromkeys(_GAUSSIAN, _gaussian)
+_INPUTS_OF |= dict.fromkeys(_GAUSSIAN, _gaussian)
 
 
 @register_input_family(dist.GaussianRandomWalk)

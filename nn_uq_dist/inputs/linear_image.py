@@ -2,8 +2,6 @@
 
 import dataclasses
 import math
-import operator
-from functools import reduce
 from typing import Any
 
 import jax
@@ -174,9 +172,9 @@ class LinearImage:
     def is_constant(self) -> Array:
         """Whether an output does not vary at all, shape ``(..., N_y)``: then it has no density."""
         # Each part by itself: products of the smallest numbers underflow.
-        parts = self.uniform, self.normal, self.noise and self.noise.scale[..., None]
-        are_zero = [(part == 0).all(axis=-1) for part in parts if part is not None]
-        return reduce(operator.and_, are_zero)
+        own = self.noise and self.noise.scale[..., None]
+        found: Array = (joined([self.uniform, self.normal, own]) == 0).all(axis=-1)
+        return found
 
     @property
     def _part(self) -> Array:

@@ -131,11 +131,7 @@ class OutputStructure:
 
 
 def by_names(
-    name: str,
-    value: OutputNumbers | None,
-    structure: OutputStructure | None,
-    *,
-    each: bool = False,
+    name: str, value: OutputNumbers | None, structure: OutputStructure | None, *, each: bool = False
 ) -> ArrayLike | None:
     """A dict of numbers of the outputs as vectors ``(..., N_y)``; anything else as it is."""
     if not isinstance(value, Mapping):

@@ -168,11 +168,8 @@ def draw_deviation(key: Array, sample_shape: tuple[int, ...], mean: Array, terms
     key_uniform, key_normal = jax.random.split(key)
     num_uniform, num_normal = num_variables(terms)
     shape = (*sample_shape, *mean.shape[:-1])
-    uniform = normal = jnp.zeros((*shape, 0), mean.dtype)
-    if num_uniform:
-        uniform = jax.random.uniform(key_uniform, (*shape, num_uniform), mean.dtype, minval=-1)
-    if num_normal:
-        normal = jax.random.normal(key_normal, (*shape, num_normal), mean.dtype)
+    uniform = jax.random.uniform(key_uniform, (*shape, num_uniform), mean.dtype, minval=-1)
+    normal = jax.random.normal(key_normal, (*shape, num_normal), mean.dtype)
     return deviation(uniform, normal, mean, terms)
 
 

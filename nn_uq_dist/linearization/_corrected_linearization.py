@@ -1,7 +1,7 @@
 """A linearization whose distributions have been corrected by paired draws."""
 
 import dataclasses
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -261,15 +261,9 @@ class CorrectedLinearization(LinearModel):
 
     def __getitem__(self, index: Any) -> "CorrectedLinearization":
         """Return the model at some entries of the batch, indexed as a NumPy array of that shape."""
-        where = partial(entries, batch_shape=self.batch_shape, index=index)
-        return dataclasses.replace(
-            self,
-            linearization=self.linearization[index],
-            pairs=self.pairs[index],
-            transform=where(self.transform),
-            unexplained=where(self.unexplained),
-            own_scale=where(self.own_scale),
-        )
+        maps = (self.transform, self.unexplained, self.own_scale)
+        own = entries(maps, self.batch_shape, index)
+        return CorrectedLinearization(self.linearization[index], self.pairs[index], *own)
 
     @property
     def remarks(self) -> tuple[str, ...]:

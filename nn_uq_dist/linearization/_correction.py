@@ -99,6 +99,8 @@ class _Outputs(NamedTuple):
     ----------
     columns
         Their numbers among all outputs, ``(J,)``.
+    quantiles
+        Of the linear outputs.
     network
         Draws, ``(n, J)``.
     mean, sd
@@ -107,18 +109,16 @@ class _Outputs(NamedTuple):
         Whether a normal distribution without draws stands in for the linear output, ``(J,)``.
     offset, scale
         The linear output in the network's unit is ``offset + scale * linear``, both ``(J,)``.
-    quantiles
-        Of the linear outputs.
     """
 
     columns: NDArray[np.intp]
+    quantiles: LinearQuantiles
     network: FloatArray
     mean: FloatArray
     sd: FloatArray
     stands_in: NDArray[np.bool_]
     offset: FloatArray
     scale: FloatArray
-    quantiles: LinearQuantiles
 
     def standardized(self, linear: FloatArray) -> FloatArray:
         """Draws of the linear outputs in their unit; without draws their mean, 0."""
@@ -147,8 +147,8 @@ def correction(
     distribution = linearization.marginals(own_scale)
     # Quantiles of the deviations, as those far from zero have few digits.
     deviation = linearization.moved(-linearization.loc, jnp.zeros(())).marginals(own_scale)
-    parts = (distribution.mean, distribution.standard_deviation, deviation.mean)
-    mean, sd, shift = (np.asarray(part, np.float64).ravel() for part in parts)
+    moments = (distribution.mean, distribution.standard_deviation, deviation.mean)
+    mean, sd, shift = (np.asarray(part, np.float64).ravel() for part in moments)
     center, unit = np.nanmean(network, axis=0), np.nanstd(network, axis=0)
     unit = np.where(unit > 0, unit, sd)
     draws, offset, scale = (network - center) / unit, (mean - center) / unit, sd / unit
@@ -160,16 +160,9 @@ def correction(
 
     whole = np.flatnonzero(finite.all(axis=0))
     if whole.size:
-        outputs = _Outputs(
-            whole,
-            draws[:, whole],
-            mean[whole],
-            sd[whole],
-            stands_in[whole],
-            offset[whole],
-            scale[whole],
-            quantiles.of(whole),
-        )
+        parts: Any = (draws, mean, sd, stands_in, offset, scale)
+        own = [part[..., whole] for part in parts]
+        outputs = _Outputs(whole, quantiles.of(whole), *own)
         images[whole], slopes[whole], unexplained[whole] = _paired_maps(outputs, bins, pairs)
     for j in np.flatnonzero(~finite.all(axis=0)):
         some = draws[finite[:, j], j, None]
@@ -206,7 +199,7 @@ def _paired_maps(
     functions of them are. So the draws alone give a first map; moved back by it, outputs may be
     predicted better than as they are. Each output is taken as it is predicted better.
     """
-    columns, network, *_, offset, scale, quantiles = outputs
+    columns, quantiles, network, *_, offset, scale = outputs
     size = scale.size
     raw = np.asarray(pairs.linear, np.float64).reshape(pairs.num_samples, -1)[:, columns]
     linear = outputs.standardized(raw)

@@ -21,12 +21,7 @@ from nn_uq_dist.distributions.correlation_matrices import (
 )
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise, scale_and_coupling
-from nn_uq_dist.inputs.structure import (
-    OutputNumbers,
-    OutputStructure,
-    by_names,
-    names_of_entries,
-)
+from nn_uq_dist.inputs.structure import OutputNumbers, OutputStructure, by_names, names_of_entries
 
 Method = Literal["nataf", "linear"]
 

@@ -335,11 +335,7 @@ def _own(seen: LinearizedInputPosterior, roughly: InputMoments) -> OwnDensity:
         rest = deviation[..., None, :] - values[..., None] * jacobian.mT
         return before + corrected_log_evidence(rest, weights, covariance)
 
-    reach = (
-        jnp.zeros_like(distribution.mean)
-        if distribution.half_width is None
-        else distribution.half_width
-    )
+    reach = jnp.abs(own_weights).sum(axis=-1)
     if scale is not None:
         reach = jnp.where(scale > 0, jnp.inf, reach)
     center = roughly.mean - distribution.mean

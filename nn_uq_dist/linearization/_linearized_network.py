@@ -196,9 +196,8 @@ class Linearization(LinearModel):
         weights, normal_scale = image.weights, image.normal_scale
         if checks.is_concrete(weights, normal_scale):
             # In NumPy, which compiles nothing.
-            constant = (np.asarray(weights) == 0).all(axis=-1)
-            if normal_scale is not None:
-                constant = constant & (np.asarray(normal_scale) == 0)
+            scale = np.asarray(0.0 if normal_scale is None else normal_scale)
+            constant = (np.asarray(weights) == 0).all(axis=-1) & (scale == 0)
             if constant.any():
                 raise ValueError(_no_density(constant, self.output_names))
         return LinearizedMarginal(self.loc, weights, normal_scale)

@@ -163,13 +163,14 @@ def test_types_of_what_is_read():
 
 @pytest.mark.slow
 def test_reading_under_jit_and_gradients():
-    inner = mlp()
-    x = jnp.array([0.4, -1.0, 2.0])
+    inner, x = mlp(), jnp.array([0.4, -1.0, 2.0])
     net = jax.jit(lambda: LeakyReLUNetwork.from_network(inner, 3))()
     np.testing.assert_allclose(net(x), inner(x), rtol=1e-5)
-    found = jax.jit(
-        jax.grad(lambda s: LeakyReLUNetwork.from_network(lambda x: inner(s * x), 3)(x).sum())
-    )(1.5)
+
+    def total(s):
+        return LeakyReLUNetwork.from_network(lambda x: inner(s * x), 3)(x).sum()
+
+    found = jax.jit(jax.grad(total))(1.5)
     np.testing.assert_allclose(found, jax.grad(lambda s: inner(s * x).sum())(1.5), rtol=1e-5)
 
 
@@ -178,41 +179,39 @@ def towers(x):
     return jnp.concatenate([left, right])
 
 
-UNREADABLE = {
-    "tanh": (lambda: mlp(jnp.tanh), "got the operation tanh of values that depend on the input"),
-    "ceiling": (lambda: mlp(jax.nn.relu6), "got the operation min"),
-    "elu": (lambda: mlp(jax.nn.elu), "slope 1.0 below zero and 0.0 above"),
-    "absolute": (lambda: mlp(jnp.abs), "got the operation abs"),
-    "steeper below": (lambda: mlp(lambda x: jax.nn.leaky_relu(x, 2.0)), "slope 2.0 below"),
-    "affine": (lambda: mlp(lambda x: 2 * x), "got an affine map; it is its own linearization"),
-    "constant": (lambda: lambda x: jnp.ones(2), "an output that does not change with the input"),
-    "slope for each": (
-        lambda: lambda x: jnp.where(x >= 0, x, jnp.arange(3.0) / 5 * x),
-        "an activation other than a leaky ReLU with one fixed slope",
-    ),
-    "two slopes": (
-        lambda: lambda x: W.T @ jax.nn.leaky_relu(W @ jax.nn.relu(x)),
-        r"layers with different negative slopes \[0.0, 0.00999",
-    ),
-    "another threshold": (lambda: lambda x: jnp.maximum(W @ x, 1.0), "an activation other than"),
-    "residual layers": (
-        lambda: lambda x: jax.nn.relu(x + W.T @ jax.nn.relu(W @ x)),
-        "a connection that skips or splits layers",
-    ),
-    "towers": (lambda: towers, "a connection that skips or splits layers"),
-    "scaled skip": (
-        lambda: lambda x: W.T @ jax.nn.relu(W @ x) + 2 * x,
-        "a skip connection that is not the input itself",
-    ),
-    "product": (lambda: lambda x: jax.nn.relu(x) * x, "got the operation mul of values"),
-    "loop": (lambda: lambda x: jax.lax.scan(lambda c, e: (c + e, None), 0.0, x)[0], "got a scan"),
-    "another size": (lambda: lambda x: jnp.ones((2, 4)) @ x, "one input of shape"),
-    "in training": (lambda: Scaled(nnx.Rngs(0)), "inference mode"),
-}
+def two_slopes(x):
+    return W.T @ jax.nn.leaky_relu(W @ jax.nn.relu(x))
+
+
+def with_residuals(x):
+    return jax.nn.relu(x + W.T @ jax.nn.relu(W @ x))
+
+
+OTHER = "an activation other than a leaky ReLU with one fixed slope"
+# What makes a network, and what is said of it.
+UNREADABLE = (
+    (lambda: mlp(jnp.tanh), "got the operation tanh of values that depend on the input"),
+    (lambda: mlp(jax.nn.relu6), "got the operation min"),
+    (lambda: mlp(jax.nn.elu), "slope 1.0 below zero and 0.0 above"),
+    (lambda: mlp(jnp.abs), "got the operation abs"),
+    (lambda: mlp(lambda x: jax.nn.leaky_relu(x, 2.0)), "slope 2.0 below"),
+    (lambda: mlp(lambda x: 2 * x), "got an affine map; it is its own linearization"),
+    (lambda: Scaled(nnx.Rngs(0)), "inference mode"),
+    (lambda: lambda x: jnp.ones(2), "an output that does not change with the input"),
+    (lambda: lambda x: jnp.where(x >= 0, x, jnp.arange(3.0) / 5 * x), OTHER),
+    (lambda: lambda x: jnp.maximum(W @ x, 1.0), OTHER),
+    (lambda: two_slopes, r"layers with different negative slopes \[0.0, 0.00999"),
+    (lambda: with_residuals, "a connection that skips or splits layers"),
+    (lambda: towers, "a connection that skips or splits layers"),
+    (lambda: lambda x: W.T @ jax.nn.relu(W @ x) + 2 * x, "a skip connection that is not the input"),
+    (lambda: lambda x: jax.nn.relu(x) * x, "got the operation mul of values"),
+    (lambda: lambda x: jax.lax.scan(lambda c, e: (c + e, None), 0.0, x)[0], "got a scan"),
+    (lambda: lambda x: jnp.ones((2, 4)) @ x, "one input of shape"),
+)
 
 
 def test_what_cannot_be_read_is_said():
-    for make, message in UNREADABLE.values():
+    for make, message in UNREADABLE:
         with pytest.raises(ValueError, match=message) as caught:
             LeakyReLUNetwork.from_network(make(), 3)
         assert "; " in str(caught.value)

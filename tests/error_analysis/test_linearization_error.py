@@ -83,10 +83,8 @@ def test_values_that_are_no_numbers_give_nan():
     error = ea.total_error
     assert np.isnan(error(net, [0.0], [np.nan])).all()
     assert np.isnan(error(net, [np.nan], [1.0])).all()
-    traced = jax.jit(lambda slope: error(
-        LeakyReLUNetwork([[[1.0]]], [[-1.0]], [[1.0]], slope), [0.0], [0.1]
-    ))  # fmt: skip
-    assert np.isnan(traced(-0.5)).all()
+    traced = jax.jit(lambda slope: LeakyReLUNetwork([[[1.0]]], [[-1.0]], [[1.0]], slope))(-0.5)
+    assert np.isnan(error(traced, [0.0], [0.1])).all()
 
 
 NUM_INPUTS = 3
@@ -103,10 +101,7 @@ def random_networks(num_layers, count, seed):
     # Where bias and center are zero, so is the pre-activation.
     biases = [np.where(rng.random(b.shape) < 0.1, 0, b) for b in biases]
     slopes = rng.choice([0.0, 0.01, 0.3, 0.9], size=count)
-    one = jax.tree.map(lambda leaf: leaf[0], (weights, biases))
-    like = LeakyReLUNetwork(one[0][:-1], one[1], one[0][-1])
-    leaves = [*weights[:-1], *biases, weights[-1], slopes]
-    nets = jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(leaf) for leaf in leaves])
+    nets = jax.vmap(LeakyReLUNetwork)(weights[:-1], biases, weights[-1], slopes)
     mu = rng.normal(size=(count, NUM_INPUTS)) * (rng.random((count, 1)) < 0.9)
     half_width = 10 ** rng.uniform(-3, 1, (count, 1)) * rng.uniform(0, 1, (count, NUM_INPUTS))
     inner = rng.uniform(-1, 1, (count, 24, NUM_INPUTS))
@@ -211,12 +206,6 @@ def test_certificates_hold_and_are_found(num_layers):
     assert not np.asarray(total)[exact].any()
 
 
-def chain(num_layers, slope=0.1):
-    """W = A = 1 and pre-activations just below zero."""
-    one = [[1.0]]
-    return LeakyReLUNetwork([one] * num_layers, [[0.0]] * num_layers, one, slope)
-
-
 @pytest.mark.usefixtures("x64")
 def test_certificate_changes_at_the_critical_half_width():
     rng = np.random.default_rng(0)
@@ -229,10 +218,11 @@ def test_certificate_changes_at_the_critical_half_width():
 
 
 def test_certificate_of_special_networks():
-    wide, nothing = Input.box(np.zeros(1), 9.0), Input.box(np.zeros(1), 0.0)
-    assert ea.is_exact_on_support(chain(2, slope=1.0), wide) is True  # affine all the same
-    assert ea.is_exact_on_support(chain(2), wide) is False
-    assert ea.is_exact_on_support(chain(2), nothing) is True
+    wide, nothing, one = Input.box(np.zeros(1), 9.0), Input.box(np.zeros(1), 0.0), [[1.0]]
+    affine, bent = (LeakyReLUNetwork([one] * 2, [[0.0]] * 2, one, slope) for slope in (1.0, 0.1))
+    assert ea.is_exact_on_support(affine, wide) is True
+    assert ea.is_exact_on_support(bent, wide) is False
+    assert ea.is_exact_on_support(bent, nothing) is True
     # A neuron without weights stays at zero; so does what a ReLU that is off hides.
     dead = LeakyReLUNetwork([[[1.0], [0.0]]], [[10.0, 0.0]], [[1.0, 1.0]])
     assert ea.is_exact_on_support(dead, wide) is True
@@ -252,46 +242,35 @@ def test_sign_within_rounding_is_not_certified():
 def test_gaussian_part_is_never_certified_unless_zero():
     net = LeakyReLUNetwork([[[1.0]]], [[100.0]], [[1.0]])
     assert ea.is_exact_on_support(net, dist.Normal(np.zeros(1), 1e-3).to_event(1)) is False
-    distribution = Input.box(np.zeros(1), 1.0) + Input.normal(
-        np.zeros(1), scale_tril=np.zeros((1, 1))
-    )
-    assert ea.is_exact_on_support(net, distribution) is True
+    zero = Input.normal(np.zeros(1), scale_tril=np.zeros((1, 1)))
+    assert ea.is_exact_on_support(net, Input.box(np.zeros(1), 1.0) + zero) is True
 
 
 NET, MU, BOX = network(1), np.zeros(SIZE), Input.box(np.zeros(SIZE), 1.0)
+LOG = dist.LogNormal(MU, 1.0).to_event(1)
 STACKED = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), NET)
-OF_DISTRIBUTIONS = (ea.is_exact_on_support, ea.flip_probabilities)
-WRONG = [
-    *((f, (jnp.tanh, MU, MU), TypeError, r"must be a Leaky.*from_network") for f in FUNCTIONS),
-    (ea.total_error, (NET, np.zeros((2, SIZE)), MU), ValueError, r"\(4,\), got \(2, 4\).*vmap"),
-    (
-        ea.total_error,
-        (NET, MU, 0.1),
-        ValueError,
-        "z must have shape .* N_x = 4, got",
-    ),
-    (ea.total_error, (NET, MU, np.zeros((SIZE, 2))), ValueError, r"z must have shape"),
-    (ea.total_error, (NET, MU, MU * 1j), TypeError, "z must be an array of real numbers"),
-    (ea.total_error, (STACKED, MU, MU), ValueError, r"got stacked ones.*\(2, 4, 6\); use jax.vmap"),
-    (ea.flip_probabilities, (STACKED, BOX), ValueError, r"use jax\.vmap"),
-    *((f, (jnp.tanh, BOX), TypeError, "must be a LeakyReLUNetwork") for f in OF_DISTRIBUTIONS),
-    *((f, (NET, MU), TypeError, "f must be a distribution") for f in OF_DISTRIBUTIONS),
-    *(
-        (f, (NET, Input.box(np.zeros(3), 1.0)), ValueError, "N_x = 4 inputs as network, got 3")
-        for f in OF_DISTRIBUTIONS
-    ),
-    (
-        ea.is_exact_on_support,
-        (jax.tree.map(lambda leaf: leaf * jnp.nan, NET), BOX),
-        ValueError,
-        "must be finite, got nan",
-    ),
-]
+LACKING = jax.tree.map(lambda leaf: leaf * jnp.nan, NET)
+AT_POINTS, OF_INPUTS = (ea.total_error,), (ea.is_exact_on_support, ea.flip_probabilities)
+WRONG = (
+    (FUNCTIONS, (jnp.tanh, MU, MU), r"must be a LeakyReLUNetwork.*from_network"),
+    (AT_POINTS, (NET, np.zeros((2, SIZE)), MU), r"\(4,\), got \(2, 4\).*vmap"),
+    (AT_POINTS, (NET, MU, 0.1), "z must have shape .* N_x = 4, got"),
+    (AT_POINTS, (NET, MU, np.zeros((SIZE, 2))), "z must have shape"),
+    (AT_POINTS, (NET, MU, MU * 1j), "z must be an array of real numbers"),
+    (AT_POINTS, (STACKED, MU, MU), r"got stacked ones.*\(2, 4, 6\); use jax.vmap"),
+    (OF_INPUTS[1:], (STACKED, BOX), r"use jax\.vmap"),
+    (OF_INPUTS, (jnp.tanh, BOX), "must be a LeakyReLUNetwork"),
+    (OF_INPUTS, (NET, MU), "f must be a distribution"),
+    (OF_INPUTS, (NET, LOG), "f must be an input of the vector that network takes"),
+    (OF_INPUTS, (NET, Input.box(np.zeros(3), 1.0)), "N_x = 4 inputs as network, got 3"),
+    (OF_INPUTS[:1], (LACKING, BOX), "must be finite, got nan"),
+)
 
 
 def test_wrong_arguments_are_named():
-    for function, arguments, kind, words in WRONG:
-        with pytest.raises(kind, match=words):
-            function(*arguments)
+    for functions, arguments, words in WRONG:
+        for function in functions:
+            with pytest.raises((TypeError, ValueError), match=words):
+                function(*arguments)
     with pytest.raises(TypeError, match=r"must get known numbers.*outside of jit"):
         jax.jit(lambda net: ea.is_exact_on_support(net, BOX))(NET)

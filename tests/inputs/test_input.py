@@ -22,25 +22,22 @@ def random_batch():
     return Input.box(mean, [0.3, 0.0, 2.0]) + Input.normal(0 * mean, scale_tril=TRIL)
 
 
-@pytest.mark.parametrize(
-    ("loc", "half_width", "x64", "expected"),
-    [
+def test_dtype_is_promoted_as_in_jax():
+    for loc, half_width, x64, expected in (
         ([1, 2], 1, False, jnp.float32),
         (np.arange(2), 1, True, jnp.float64),
         (np.ones(2, np.float32), 0.5, True, jnp.float32),
         (np.ones(2, np.float32), np.ones(2), True, jnp.float64),
         (jnp.ones(2, jnp.bfloat16), 0.5, False, jnp.bfloat16),
         (np.ones(2, np.float16), 1, True, jnp.float16),
-    ],
-)
-def test_dtype_is_promoted_as_in_jax(loc, half_width, x64, expected):
-    with jax.enable_x64(x64):
-        f = Input.box(loc, half_width)
-        for part in (f.mean, f.half_width, f.covariance, f.sample(KEY)):
-            assert part.dtype == expected
+    ):
+        with jax.enable_x64(x64):
+            f = Input.box(loc, half_width)
+            for part in (f.mean, f.half_width, f.covariance, f.sample(KEY)):
+                assert part.dtype == expected
 
 
-def test_pytree_round_trip_does_not_validate():
+def test_pytree_is_mapped_and_does_not_validate():
     f = random_batch()
     leaves, structure = jax.tree.flatten(f)
     again = jax.tree.unflatten(structure, leaves)
@@ -48,14 +45,10 @@ def test_pytree_round_trip_does_not_validate():
     jax.tree.unflatten(structure, [object()] * len(leaves))
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(f)]
     assert paths == [".mean", ".terms[0].factor", ".terms[1].factor"]
-    # A negative half-width made by arithmetic on the tree goes through without a check.
-    assert jax.tree.map(lambda leaf: -leaf, Input.box([0.0], 1.0)).terms[0].factor < 0
-
-
-def test_vmap_over_a_batch():
-    f = random_batch()
     mapped = jax.vmap(lambda one: one.covariance)(f)
     np.testing.assert_allclose(mapped, f.covariance, rtol=3e-7)
+    # A negative half-width made by arithmetic on the tree goes through without a check.
+    assert jax.tree.map(lambda leaf: -leaf, Input.box([0.0], 1.0)).terms[0].factor < 0
 
 
 def test_scales_are_a_diagonal_factor_without_the_matrix(precision):
@@ -93,12 +86,8 @@ def test_covariance_and_precision_are_factored(precision, batch):
     np.testing.assert_allclose(found.covariance, np.linalg.inv(matrix), rtol=10 * rtol)
     slope = jax.jacfwd(lambda p: Input.normal(np.zeros(3), precision_matrix=p).variance)(matrix)
     assert np.isfinite(slope).all()
-
-
-def test_a_singular_covariance_is_one():
-    ones = np.ones((2, 2))
-    found = Input.normal(np.zeros(2), covariance_matrix=ones)
-    np.testing.assert_allclose(found.covariance, ones, atol=1e-6)
+    singular = Input.normal(np.zeros(2), covariance_matrix=np.ones((2, 2)))
+    np.testing.assert_allclose(singular.covariance, np.ones((2, 2)), atol=1e-6)
 
 
 def test_a_factor_of_any_shape(precision):
@@ -113,17 +102,14 @@ def test_a_factor_of_any_shape(precision):
     np.testing.assert_allclose(found, values @ FACTOR.T, rtol=rtol)
 
 
-@pytest.mark.parametrize(
-    ("factor", "independent"),
-    [
+def test_independence_is_that_of_the_rows():
+    for factor, independent in (
         (FACTOR, False),
         ([[1.0], [1.0], [0.0]], False),
         ([[1.0, 1.0], [1.0, -1.0], [0.0, 0.0]], True),
         (np.stack([np.eye(3), np.ones((3, 3))]), False),
-    ],
-)
-def test_independence_is_that_of_the_rows(factor, independent):
-    assert Input.normal(np.zeros(3), factor=factor).has_independent_entries == independent
+    ):
+        assert Input.normal(np.zeros(3), factor=factor).has_independent_entries == independent
 
 
 def test_very_many_inputs_take_vectors_and_the_factor_only():
@@ -176,27 +162,21 @@ def test_draws_give_mean_and_covariance(precision):
 
 
 TRAPEZIA = {
-    "triangle": (Input.triangular, (-1.0, 3.0), (-1.0, 1.0, 1.0, 3.0)),
-    "triangle far out": (Input.triangular, (1e3, 1e3 + 2.0), (1e3, 1e3 + 1, 1e3 + 1, 1e3 + 2)),
-    "trapezium": (Input.trapezoidal, (0.0, 1.0, 4.0, 5.0), (0.0, 1.0, 4.0, 5.0)),
-    "nearly a box": (Input.trapezoidal, (-1.0, -0.999, 0.999, 1.0), (-1.0, -0.999, 0.999, 1.0)),
+    "triangle": (-1.0, 1.0, 1.0, 3.0),
+    "triangle far out": (1e3, 1e3 + 1, 1e3 + 1, 1e3 + 2),
+    "trapezium": (0.0, 1.0, 4.0, 5.0),
+    "nearly a box": (-1.0, -0.999, 0.999, 1.0),
 }
-
-
-def exact_log_density(ends, x):
-    """Log density of the trapezium at `x`."""
-    low, start, stop, high = ends
-    share = np.minimum((x - low) / (start - low), (high - x) / (high - stop))
-    return np.log(2 / (high + stop - start - low) * np.minimum(share, 1))
 
 
 @pytest.mark.parametrize("case", TRAPEZIA)
 @pytest.mark.usefixtures("x64")
 def test_log_density_of_trapezia_up_to_the_edge(case):
-    make, arguments, ends = TRAPEZIA[case]
-    f = make(*(jnp.array([end]) for end in arguments))
+    low, start, stop, high = ends = TRAPEZIA[case]
+    is_triangle = case.startswith("triangle")
+    make = Input.triangular if is_triangle else Input.trapezoidal
+    f = make(*(jnp.array([end]) for end in (ends[::3] if is_triangle else ends)))
     distribution = nuq.linearize(lambda x: x, f).marginals()
-    low, start, stop, high = ends
     slope = start - low
     rising = low + slope * np.array([1e-6, 1e-4, 0.125, 0.5, 0.999])
     falling = high - slope * np.array([1e-6, 1e-3, 0.3, 0.9])
@@ -207,7 +187,9 @@ def test_log_density_of_trapezia_up_to_the_edge(case):
     roundings = 4 if case in {"triangle far out", "nearly a box"} else 1
     edge = np.minimum(inside - low, high - inside)
     atol = 1e-10 + roundings * np.finfo(float).eps * max(map(abs, ends)) / edge
-    assert (np.abs(found - exact_log_density(ends, inside)) <= atol).all()
+    share = np.minimum((inside - low) / (start - low), (high - inside) / (high - stop))
+    exact = np.log(2 / (high + stop - start - low) * np.minimum(share, 1))
+    assert (np.abs(found - exact) <= atol).all()
     outside = jnp.array([low - 1e-6, high + 1e-6])[:, None]
     with pytest.warns(UserWarning, match="Out-of-support"):
         assert (distribution.log_prob(outside) == -np.inf).all()
@@ -234,132 +216,102 @@ def test_ends_of_triangles_broadcast_and_have_gradients():
     assert jax.jit(jax.grad(variance))(3.0) == pytest.approx(2 * 3 / 24, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "variance",
-    [
-        lambda x: Input.box(jnp.zeros(2), x).variance,
-        lambda x: Input.normal(jnp.zeros(2), scale_tril=x * jnp.eye(2)).variance,
-        lambda x: Input.normal(jnp.zeros(2), x).variance,
-        lambda x: Input.normal(jnp.zeros(2), scale_tril=[[1.0, x], [0.0, 1.0]]).variance[:1],
-        lambda x: Input.normal(jnp.zeros(2), covariance_matrix=x * jnp.eye(2)).variance,
-        lambda x: Input.triangular(jnp.zeros(1), x).variance,
-        lambda x: Input.trapezoidal(jnp.zeros(1), 1.0, 3.0 + x, 4.0).variance,
-    ],
-)
-def test_bad_traced_values_give_nan(variance):
-    assert np.isnan(jax.jit(variance)(-1.0)).all()
-    assert np.isnan(jax.vmap(variance)(jnp.array([-1.0]))).all()
+def test_bad_traced_values_give_nan():
+    def variances(x):
+        zeros, unit = jnp.zeros(2), jnp.eye(2)
+        found = [
+            Input.box(zeros, x),
+            Input.normal(zeros, scale_tril=x * unit),
+            Input.normal(zeros, x),
+            Input.normal(zeros, covariance_matrix=x * unit),
+            Input.triangular(zeros, x),
+            Input.trapezoidal(zeros, 1.0, 3.0 + x, 4.0),
+        ]
+        bent = Input.normal(zeros, scale_tril=[[1.0, x], [0.0, 1.0]])
+        return jnp.stack([*(f.variance for f in found), bent.variance[:1] * jnp.ones(2)])
+
+    assert np.isnan(jax.jit(variances)(-1.0)).all()
+    assert np.isnan(jax.vmap(variances)(jnp.array([-1.0]))).all()
 
 
-ZEROS = np.zeros((2, 3))
+ZEROS, ONES = np.zeros((2, 3)), np.ones((2, 2))
 BOX = Input.box(ZEROS, 1.0)
 MAPPED = as_input({"a": Input.box([0.0], 1.0)})
-ERRORS = {
-    "two normal parts": (
+
+
+def term(factor):
+    return InputTerm(factor, is_uniform=True)
+
+
+ERRORS = (
+    (
+        lambda: Input([1.0], [term(ONES[:, :1])]),
+        r"terms\[0\] .* 1 inputs, .* \(2, 1\) from input 0",
+    ),
+    (lambda: Input(np.ones((4, 1)), [term(np.ones((3, 1, 1)))]), r"terms\[0\] \(3,\), mean \(4,\)"),
+    (lambda: Input([0.0], ["a"]), r"terms\[0\] must be an InputTerm, got str; pass"),
+    (lambda: Input([0.0], [term("a")]), r"factor of terms\[0\] must be an array .*, got str"),
+    (lambda: Input.box(1.0, 1.0), r"\(\.\.\., N_x\).*got shape \(\)"),
+    (lambda: Input.box("abc", 1.0), "mean must be an array of real numbers"),
+    (
+        lambda: Input.box(ZEROS, np.ones(2)),
+        r"width must have last axis 3 .as mean. .* \(2,\); give",
+    ),
+    (
+        lambda: Input.box(ZEROS, np.ones((4, 3))),
+        r"half_width \(4,\), mean \(2,\); make the leading",
+    ),
+    (lambda: Input.known([np.nan]), "mean must be finite, got nan"),
+    (
         lambda: Input.normal([1.0], scale=1.0, scale_tril=[[1.0]]),
         "must have one of scale, .*got scale and scale_tril; pass scale for independent",
     ),
-    "rows of a term": (
-        lambda: Input([1.0], [InputTerm(np.ones((2, 1)), is_uniform=True)]),
-        r"terms\[0\] must have rows of the 1 inputs, got a factor of shape \(2, 1\) from input 0",
-    ),
-    "batch of a term": (
-        lambda: Input(np.ones((4, 1)), [InputTerm(np.ones((3, 1, 1)), is_uniform=True)]),
-        r"terms\[0\] \(3,\), mean \(4,\)",
-    ),
-    "negative scales": (
+    (
         lambda: Input.normal([0.0, 0.0], [1.0, -2.0]),
         r"scale must not be negative, got -2.0 at index \(1,\); pass standard deviations",
     ),
-    "scalar mean": (lambda: Input.box(1.0, 1.0), r"\(\.\.\., N_x\).*got shape \(\)"),
-    "text": (lambda: Input.box("abc", 1.0), "mean must be an array of real numbers"),
-    "width size": (
-        lambda: Input.box(ZEROS, np.ones(2)),
-        r"half_width must have last axis 3 .as mean. .* got shape \(2,\); give",
-    ),
-    "width batch": (
-        lambda: Input.box(ZEROS, np.ones((4, 3))),
-        r"half_width \(4,\), mean \(2,\); make the leading axes agree",
-    ),
-    "inf factor": (
-        lambda: Input.normal([0.0], scale_tril=[[np.inf]]),
-        "scale_tril must be finite",
-    ),
-    "vector as matrix": (
+    (lambda: Input.normal([0.0], scale_tril=[[np.inf]]), "scale_tril must be finite"),
+    (
         lambda: Input.normal(ZEROS[0], scale_tril=np.ones(3)),
         r"scale_tril must have shape \(\.\.\., 3, 3\), got \(3,\); pass a row for each entry",
     ),
-    "rows of a factor": (
+    (
+        lambda: Input.normal([0.0, 0.0], scale_tril=-np.eye(2)),
+        "diagonal of .* not be neg.* got -1.0",
+    ),
+    (
         lambda: Input.normal(ZEROS, factor=np.ones((2, 1))),
         r"factor must have .* N_x = 3 \(as mean\).* got shape \(2, 1\); pass a column per cause",
     ),
-    "no column": (
-        lambda: Input.normal(ZEROS, factor=np.ones((3, 0))),
-        r"r >= 1, got shape \(3, 0",
+    (lambda: Input.normal(ZEROS, factor=np.ones((3, 0))), r"r >= 1, got shape \(3, 0"),
+    (
+        lambda: Input.normal([0.0, 0.0], covariance_matrix=np.triu(ONES)),
+        "symmetric, got a difference",
     ),
-    "negative diagonal": (
-        lambda: Input.normal(np.zeros(2), scale_tril=-np.eye(2)),
-        "the diagonal of scale_tril must not be negative, got -1.0",
-    ),
-    "asymmetric covariance": (
-        lambda: Input.normal(np.zeros(2), covariance_matrix=np.triu(np.ones((2, 2)))),
-        "covariance_matrix must be symmetric, got a difference",
-    ),
-    "singular precision": (
-        lambda: Input.normal(np.zeros(2), precision_matrix=np.zeros((2, 2))),
-        "precision_matrix must be positive definite, got a sing",
-    ),
-    "expand": (lambda: BOX.expand((3,)), r"requested \(3,\), present \(2,\)"),
-    "expand to less": (
-        lambda: BOX.expand(()),
-        r"requested \(\), present \(2,\); pass a batch_shape that ends",
-    ),
-    "key": (
-        lambda: BOX.sample(0),
-        r"key must be a JAX random key, got int 0; pass one key, such as jax.random.key\(0\)",
-    ),
-    "nan draws": (
-        lambda: Input.from_samples([[0.0], [np.nan]]),
-        r"draws must be finite, got nan at index \(1, 0\)",
-    ),
-    "mode": (
+    (lambda: Input.normal([0.0, 0.0], precision_matrix=0 * ONES), "positive definite, got a sing"),
+    (lambda: BOX.expand((3,)), r"requested \(3,\), present \(2,\)"),
+    (lambda: BOX.expand(()), r"requested \(\), present \(2,\); pass a batch_shape that ends"),
+    (lambda: BOX.sample(0), r"key must be a JAX random key, got int 0; pass one key, such as jax"),
+    (lambda: Input.from_samples([[0.0], [np.nan]]), r"draws must .*, got nan at index \(1, 0\)"),
+    (
         lambda: Input.triangular(np.zeros(2), 1.0, mode=np.array([0.5, 0.4])),
         r"must be symmetric, got \[0.0, 0.4.*\] at index \(1,\).* icdf of your own",
     ),
-    "bent": (
-        lambda: Input.trapezoidal(np.zeros(1), 1.0, 2.0, 4.0),
+    (
+        lambda: Input.trapezoidal([0.0], 1.0, 2.0, 4.0),
         r"trapezoidal input must be symmetric, got \[0.0, 1.0, 2.0, 4.0\].* put start and stop in",
     ),
-    "top": (
-        lambda: Input.trapezoidal(np.zeros(1), 3.0, 1.0, 4.0),
-        "must have ends that do not decrease",
-    ),
-    "scalar ends": (lambda: Input.triangular(0.0, 1.0), "got scalars; pass arrays"),
-    "ends": (lambda: Input.triangular(np.zeros(2), np.ones(3)), r"low \(2,\), high \(3,\)"),
-    "no term": (lambda: Input([0.0], ["a"]), r"terms\[0\] must be an InputTerm, got str; pass"),
-    "no matrix": (
-        lambda: Input([0.0], [InputTerm("a", is_uniform=True)]),
-        r"factor of terms\[0\] must be an array of real numbers, got str",
-    ),
-    "nothing joined": (Input.join, "Input.join must have parts, got none"),
-    "array joined": (
-        lambda: Input.join(BOX, np.zeros(2)),
-        "part 1 must be an nn_uq_dist.Input, got ndarray; pass nn",
-    ),
-    "map joined": (
-        lambda: Input.join(MAPPED),
-        "part 0 must be an input of the vector .* pass a dict",
-    ),
-    "nan known": (lambda: Input.known([np.nan]), "mean must be finite, got nan"),
-    "map at another vector": (
-        lambda: MAPPED.network_input(np.zeros(2)),
-        r"x must have shape \(\.\.\., 1\), got shape",
-    ),
-}
+    (lambda: Input.trapezoidal([0.0], 3.0, 1.0, 4.0), "must have ends that do not decrease"),
+    (lambda: Input.triangular(0.0, 1.0), "got scalars; pass arrays"),
+    (lambda: Input.triangular(np.zeros(2), np.ones(3)), r"low \(2,\), high \(3,\)"),
+    (Input.join, "Input.join must have parts, got none"),
+    (lambda: Input.join(BOX, ZEROS), "part 1 must be an nn_uq_dist.Input, got ndarray; pass nn"),
+    (lambda: Input.join(MAPPED), "part 0 must be an input of the vector .* pass a dict"),
+    (lambda: MAPPED.network_input(np.zeros(2)), r"x must have shape \(\.\.\., 1\), got shape"),
+)
 
 
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors(case):
-    call, message = ERRORS[case]
-    with pytest.raises((TypeError, ValueError), match=message):
-        call()
+def test_errors():
+    for call, message in ERRORS:
+        with pytest.raises((TypeError, ValueError), match=message):
+            call()

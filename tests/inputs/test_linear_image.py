@@ -17,36 +17,32 @@ SCALE = np.array([1.0, 0.3, 0.0])
 TRIL = np.array([[1.0, 0.0, 0.0], [0.5, 0.2, 0.0], [-0.3, 0.2, 2.0]])
 NOISE = np.array([0.1, 0.0, 2.0, 0.5])
 
+BOX, DIAGONAL, DENSE = {"half_width": WIDTH}, {"scale": SCALE}, {"scale_tril": TRIL}
 LAWS = {
-    "box": ({"half_width": WIDTH}, None),
-    "diagonal": ({"scale": SCALE}, np.diag(SCALE)),
-    "dense": ({"scale_tril": TRIL}, TRIL),
-    "box and diagonal": ({"half_width": WIDTH, "scale": SCALE}, np.diag(SCALE)),
-    "box and dense": ({"half_width": WIDTH, "scale_tril": TRIL}, TRIL),
+    "box": (BOX, None),
+    "diagonal": (DIAGONAL, np.diag(SCALE)),
+    "dense": (DENSE, TRIL),
+    "box and diagonal": (BOX | DIAGONAL, np.diag(SCALE)),
+    "box and dense": (BOX | DENSE, TRIL),
 }
 
 
 def expected_covariance(jacobian, half_width=None, factor=None, noise=None):
     """Sum over the independent variables of variance times the outer product of their effects."""
-    num_outputs, num_inputs = jacobian.shape
-    covariance = np.zeros((num_outputs, num_outputs))
-    for k in range(num_inputs):
-        if half_width is not None:
-            effect = jacobian[:, k] * half_width[k]
-            covariance += np.outer(effect, effect) / 3
-        if factor is not None:
-            effect = sum(jacobian[:, i] * factor[i, k] for i in range(num_inputs))
-            covariance += np.outer(effect, effect)
-    for j in range(num_outputs) if noise is not None else ():
-        covariance[j, j] += noise[j] ** 2
-    return covariance
+    effects = np.zeros((len(jacobian), 0)) if noise is None else np.diag(noise)
+    if half_width is not None:
+        effects = np.hstack([effects, jacobian * half_width / np.sqrt(3)])
+    if factor is not None:
+        effects = np.hstack([effects, jacobian @ factor])
+    return np.einsum("ik,jk->ij", effects, effects)
 
 
 def input_of(mean, half_width=None, **normal):
     """A box, a normal input or their sum."""
-    parts = [] if half_width is None else [Input.box(mean, half_width)]
-    parts += [Input.normal(0 * mean if parts else mean, **normal)] if normal else []
-    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+    box = None if half_width is None else Input.box(mean, half_width)
+    if not normal:
+        return box
+    return Input.normal(mean, **normal) if box is None else box + Input.normal(0 * mean, **normal)
 
 
 def assert_has_covariance(image, covariance, rtol, at=()):
@@ -150,9 +146,8 @@ def test_moments_that_would_underflow():
 
 def test_is_constant_asks_every_part():
     jacobian = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
-    image = (Input.box([0.0, 0.0], [1.0, 0.0]) + Input.normal([0.0, 0.0], [0.0, 1.0])).image(
-        jacobian
-    )
+    f = Input.box([0.0, 0.0], [1.0, 0.0]) + Input.normal([0.0, 0.0], [0.0, 1.0])
+    image = f.image(jacobian)
     np.testing.assert_array_equal(image.is_constant, [False, False, True, True])
     image = image.with_noise([0.0, 0.0, 1.0, 0.0])
     np.testing.assert_array_equal(image.is_constant, [False, False, False, True])
@@ -161,9 +156,7 @@ def test_is_constant_asks_every_part():
 
 @pytest.mark.usefixtures("x64")
 def test_image_is_a_pytree_with_gradients():
-    distribution = Input.box(jnp.zeros(3), jnp.asarray(WIDTH)) + Input.normal(
-        jnp.zeros(3), jnp.asarray(SCALE)
-    )
+    distribution = input_of(jnp.zeros(3), **BOX, **DIAGONAL)
 
     def total(distribution, jacobian, noise):
         return jnp.sum(distribution.image(jacobian).with_noise(noise).variance)
@@ -179,17 +172,13 @@ def test_image_is_a_pytree_with_gradients():
     np.testing.assert_allclose(mapped, image.variance + np.arange(3.0)[:, None] ** 2)
 
 
-LAW = Input.box(np.zeros((2, 3)), 1.0)
-ERRORS = {
-    "vector": (lambda: LAW.image(np.zeros(3)), r"jacobian .* N_x = 3, got shape \(3,"),
-    "width": (lambda: LAW.image(np.eye(2)), r"N_x = 3, got shape \(2, 2\); pass one"),
-    "batch": (lambda: LAW.image(np.zeros((5, 4, 3))), r"got jacobian \(5,\), batch_shape \(2,\)"),
-    "text": (lambda: LAW.image("J"), "jacobian must be an array of real numbers"),
-}
-
-
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors(case):
-    call, message = ERRORS[case]
-    with pytest.raises((TypeError, ValueError), match=message):
-        call()
+def test_errors():
+    law = Input.box(np.zeros((2, 3)), 1.0)
+    for jacobian, message in (
+        (np.zeros(3), r"jacobian .* N_x = 3, got shape \(3,"),
+        (np.eye(2), r"N_x = 3, got shape \(2, 2\); pass one"),
+        (np.zeros((5, 4, 3)), r"got jacobian \(5,\), batch_shape \(2,\)"),
+        ("J", "jacobian must be an array of real numbers"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            law.image(jacobian)

@@ -15,8 +15,7 @@ def test_moments_are_those_of_the_base():
     f = {"a": dist.Normal(jnp.ones(2), 0.5).to_event(1), "b": dist.Uniform(-1.0, 1.0)}
     distribution = as_input(f)
     base = distribution.base
-    assert base.is_vector
-    assert not distribution.is_vector
+    assert (base.is_vector, distribution.is_vector) == (True, False)
     for name in ("mean", "variance", "covariance", "half_width", "normal_scale"):
         np.testing.assert_array_equal(getattr(distribution, name), getattr(base, name))
     assert distribution.num_standard_variables == base.num_standard_variables == (1, 2)
@@ -85,19 +84,14 @@ def test_numbers_by_the_names_of_outputs():
     np.testing.assert_array_equal(*both)
     for wrong, words in [
         ({"flow": 1.0}, "y must have the structure of the outputs, flow, levels, got flow; pass"),
-        (
-            {"flow": 1.0, "levels": "low"},
-            r"y\['levels'\] must be an array of real",
-        ),
+        ({"flow": 1.0, "levels": "low"}, r"y\['levels'\] must be an array of real"),
         ({"flow": 1.0, "levels": np.zeros(2)}, r"y\['levels'\] must have shape \('...', 3\), as"),
         ({"flow": np.zeros(2), "levels": np.zeros((4, 3))}, "the leading axes of y must fit each"),
         ({"flow": 1.0, "levels": 0.2}, r"y\['levels'\] must have shape"),
     ]:
         with pytest.raises((TypeError, ValueError), match=words):
             structure.as_vector("y", wrong, each=True)
-    with pytest.raises(
-        TypeError, match="y must be an array, as the network returns one vector, got a"
-    ):
+    with pytest.raises(TypeError, match="y must be an array, as the network returns one vector"):
         by_names("y", {"a": 1.0}, None)
     pair = OutputStructure.of({"flow": (jnp.zeros(()), jnp.zeros(()))})
     with pytest.raises(TypeError, match="y must have lists and tuples where the network returns"):

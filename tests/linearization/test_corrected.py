@@ -29,13 +29,14 @@ def pairs_of(net, f, count, key=KEY, **options):
     return lin, nuq.paired_draws(net, lin, key, count, progress=False, **options)
 
 
+def draws_of(net, f, count=400_000):
+    return nuq.monte_carlo(net, f, jax.random.key(9), count, progress=False)
+
+
 @pytest.fixture(scope="module")
 def references():
     return {
-        (net, name): np.sort(
-            nuq.monte_carlo(net, f, jax.random.key(9), 400_000, progress=False),
-            axis=0,
-        )
+        (net, name): np.sort(draws_of(net, f), axis=0)
         for net in (smooth, kinked)
         for name, f in (("box", BOX), ("normal", NORMAL))
     }
@@ -91,8 +92,7 @@ def test_outputs_that_saturate(count):
         s = jnp.sin(x[0]) + jnp.tanh(x[1]) * x[2]
         return jnp.stack([jnp.tanh(2 * s), jax.nn.softplus(3 * s)])
 
-    draws = nuq.monte_carlo(net, BOX, jax.random.key(9), 400_000, progress=False)
-    ordered = np.sort(draws, axis=0)
+    ordered = np.sort(draws_of(net, BOX), axis=0)
     found = []
     for number in range(4):
         lin, pairs = pairs_of(net, BOX, count, jax.random.key(number))
@@ -106,8 +106,7 @@ def test_few_pairs_do_no_harm(references):
     for number in range(5):
         lin, pairs = pairs_of(kinked, BOX, 20, jax.random.key(number))
         found = distance(lin.corrected(pairs).marginals(), references[kinked, "box"])
-        plain = 0.87 / np.sqrt(20)
-        assert (found < plain).all()
+        assert (found < 0.87 / np.sqrt(20)).all()
 
 
 @pytest.mark.slow
@@ -126,7 +125,7 @@ def test_noise_is_that_of_the_outputs(references):
 def test_joints_have_the_moments_of_the_network():
     lin, pairs = pairs_of(smooth, BOX, 1000)
     corrected = lin.corrected(pairs)
-    draws = nuq.monte_carlo(smooth, BOX, jax.random.key(9), 200_000, progress=False)
+    draws = draws_of(smooth, BOX, 200_000)
     truth, correlation = np.cov(draws.T), np.corrcoef(draws.T)
     errors = nuq.paired_statistics(pairs).correlation.standard_error
     assert (np.abs(corrected.correlation - correlation) < 4 * errors + 0.01).all()
@@ -147,27 +146,22 @@ def test_joints_have_the_moments_of_the_network():
 def test_joint_is_nearer_to_the_network_than_the_uncorrected_one():
     """By the mean log density of new draws, which the network's own has the largest of."""
     f = nuq.Input.box(BOX.mean, half_width=1.0)
-    linear = nuq.linearize(smooth, f)
-    pairs = nuq.paired_draws(smooth, linear, KEY, 300, progress=False)
-    draws = nuq.monte_carlo(smooth, f, jax.random.key(9), 4000, progress=False)
+    linear, pairs = pairs_of(smooth, f, 300)
+    draws = draws_of(smooth, f, 4000)
     noise = np.array([0.1, 0.1, 0.1])
     draws = draws + noise * np.random.default_rng(0).normal(size=draws.shape)
     corrected = linear.corrected(pairs).joint(noise).log_prob(draws).mean()
     assert corrected > linear.joint(noise).log_prob(draws).mean() + 0.05
-    assert (
-        corrected
-        > scipy.stats.multivariate_normal(draws.mean(axis=0), np.cov(draws.T)).logpdf(draws).mean()
-    )
+    normal = scipy.stats.multivariate_normal(draws.mean(axis=0), np.cov(draws.T))
+    assert corrected > normal.logpdf(draws).mean()
 
 
 @pytest.mark.slow
 def test_joint_with_traced_pairs_is_that_of_known_ones(x64):
     def of_width(width):
         f = nuq.Input.box(jnp.array([0.1, 0.2, -0.1]), half_width=width)
-        lin = nuq.linearize(smooth, f)
-        pairs = nuq.paired_draws(smooth, lin, KEY, 60, progress=False)
-        covariance = 0.01 * jnp.eye(3)
-        joint = lin.corrected(pairs).joint(0.2, covariance)
+        lin, pairs = pairs_of(smooth, f, 60)
+        joint = lin.corrected(pairs).joint(0.2, 0.01 * jnp.eye(3))
         return joint.log_prob(jnp.array([0.7, 0.3, 1.1]))
 
     value, slope = jax.jit(jax.value_and_grad(of_width))(1.1)
@@ -180,10 +174,8 @@ def test_joint_with_traced_pairs_is_that_of_known_ones(x64):
 @pytest.mark.usefixtures("x64")
 def test_draws_of_a_float32_object_are_float32():
     box = nuq.Input.box(jnp.zeros(2, jnp.float32), half_width=jnp.full(2, 0.5, jnp.float32))
-    lin = nuq.linearize(jnp.tanh, box)
-    pairs = nuq.paired_draws(jnp.tanh, lin, KEY, 64, progress=False)
-    corrected = lin.corrected(pairs)
-    assert corrected.sample(KEY, (3,)).dtype == "float32"
+    lin, pairs = pairs_of(jnp.tanh, box, 64)
+    assert lin.corrected(pairs).sample(KEY, (3,)).dtype == "float32"
 
 
 @pytest.mark.slow
@@ -332,8 +324,7 @@ def test_fresh_draws_lie_within_the_support():
     lin, pairs = pairs_of(net, nuq.Input.box(np.zeros(2, np.float32), half_width=1.0), 1000)
     distribution = lin.corrected(pairs).marginals()
     assert np.isfinite(distribution.log_prob(pairs.network)).all()
-    fresh = nuq.monte_carlo(net, lin.input, jax.random.key(9), 5000, progress=False)
-    assert np.isfinite(distribution.log_prob(fresh)).all()
+    assert np.isfinite(distribution.log_prob(draws_of(net, lin.input, 5000))).all()
 
 
 def test_errors():
@@ -370,28 +361,22 @@ def of_traced_pairs(call):
     """A function under ``jit`` of the correction by pairs that depend on the half-width."""
 
     def function(width):
-        lin = nuq.linearize(smooth, nuq.Input.box(BOX.mean, half_width=width))
-        pairs = nuq.paired_draws(smooth, lin, KEY, 20, progress=False)
+        lin, pairs = pairs_of(smooth, nuq.Input.box(BOX.mean, half_width=width), 20)
         return call(lin.corrected(pairs))
 
     return jax.jit(function)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_traced_pairs_make_no_map():
+    for call in (
         lambda model: model.marginals().mean,
         lambda model: model.covariance,
         lambda model: model.gaussian_copula().mean,
         lambda model: model.sample(KEY),
         lambda model: model.remarks,
-    ],
-    ids=["marginals", "covariance", "copula", "draws", "remarks"],
-)
-def test_traced_pairs_make_no_map(call):
-    message = r"pairs must hold numbers for marginals.*got traced ones; call corrected outside"
-    with pytest.raises(TypeError, match=message):
-        of_traced_pairs(call)(1.1)
+    ):
+        with pytest.raises(TypeError, match=r"pairs must hold numbers for marginals.*got traced"):
+            of_traced_pairs(call)(1.1)
 
 
 @pytest.mark.slow
