@@ -263,9 +263,6 @@ def _bases(standard: FloatArray, importance: FloatArray, *, is_bounded: bool) ->
     most = int(min(_TERMS_PER_DRAW * count, _MOST_TERMS))
     num_linear = min(num_inputs, most // 2)
     for degree in _DEGREES:
-        if degree == 1:
-            yield _Basis(order, num_linear, 0, 1, is_bounded)
-            continue
         room = most - num_linear
         fitting = [r for r in range(1, num_linear + 1) if _num_mixed(r, degree) <= room]
         num_mixed = max(fitting, default=0)
