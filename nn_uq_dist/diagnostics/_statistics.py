@@ -15,11 +15,7 @@ from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import MINIMUM_DRAWS
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails
 from nn_uq_dist.sampling import PairedStatistics
-from nn_uq_dist.sampling.distribution_functions import (
-    exceedances,
-    kolmogorov_smirnov,
-    quantiles,
-)
+from nn_uq_dist.sampling.distribution_functions import exceedances, kolmogorov_smirnov, quantiles
 from nn_uq_dist.sampling.weighted_sample import MOMENTS, WeightedSample
 
 # Columns by statistic and value.
@@ -112,12 +108,7 @@ def uniformity_p_value(probabilities: FloatArray) -> float:
 
     ArviZ's pointwise order statistics test with a Cauchy combination (``pot_c``), calibrated: in
     simulations its own p-value is below 0.05 for 6.5% of uniform samples, so it is replaced by the
-    share of uniform samples with a smaller one.
-
-    Parameters
-    ----------
-    probabilities
-        In the order of the draws, shape ``(n,)``; the first 10,000 are tested.
+    share of uniform samples with a smaller one. The first 10,000 draws are tested.
 
     References
     ----------

@@ -113,8 +113,7 @@ def table(
         columns[title] = np.where(asked, share, np.nan)
         if corrected is not None:
             columns[f"+- {title}"] = np.where(asked, error, np.nan)
-    frame: pd.DataFrame = pandas.DataFrame(columns, index=arguments.row_index(shape[:-1], names))
-    return frame
+    return pandas.DataFrame(columns, index=arguments.row_index(shape[:-1], names))
 
 
 def _row(values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
