@@ -68,14 +68,15 @@ def panels(
     return axes
 
 
-def finished(axes: "Sequence[Axes]", ax: Any, handles: Sequence[Any] | None = None) -> "Figure":
+def finished(
+    axes: "Sequence[Axes]", ax: Any, handles: Sequence[Any] | None = None, **place: Any
+) -> "Figure":
     """Put the legend above a new figure, or into the first of the given axes; return the figure."""
     figure: Any = axes[0].get_figure(root=True)
     if handles is None:
         handles = axes[0].get_legend_handles_labels()[0]
     if ax is not None:
-        # Where it is in the way least; by default Matplotlib looks for "best" anyway.
-        axes[0].legend(handles=handles, fontsize=SMALL)
+        axes[0].legend(handles=handles, fontsize=SMALL, **place)
         return figure
     longest = max(len(str(handle.get_label())) for handle in handles)
     fitting = int(figure.get_size_inches()[0] / (0.7 + 0.075 * longest))

@@ -99,7 +99,8 @@ def plot_marginals(
         axis.set_ylim(0, axis.dataLim.ymax * (1.06 + shown.room(j)))
         shown.describe(axis, j)
     axes[0].set_ylabel("density")
-    return finished(axes, ax)
+    side = "left" if shown.free_middle(axes[0]) <= 0.5 else "right"
+    return finished(axes, ax, loc=f"center {side}")
 
 
 def plot_tails(
@@ -174,7 +175,8 @@ def plot_tails(
         axis.minorticks_off()
         shown.describe(axis, j)
     axes[0].set_ylabel("probability of less (left),\nof more (right)")
-    return finished(axes, ax)
+    middle = shown.free_middle(axes[0])
+    return finished(axes, ax, loc="lower center", bbox_to_anchor=(middle, 0.0))
 
 
 def tail_shares(

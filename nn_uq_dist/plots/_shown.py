@@ -113,6 +113,13 @@ class Shown:
             )  # fmt: skip
         add_note(axis, self.notes(j))
 
+    def free_middle(self, axis: "Axes") -> float:
+        """Middle of the widest part of the first panel that no limit divides, in its width."""
+        low, high = axis.get_xlim()
+        ends = np.sort([0.0, 1.0, *((limit - low) / (high - low) for limit in self.limits[0])])
+        k = np.argmax(np.diff(ends))
+        return ends[k : k + 2].mean()
+
     def limit_words(self, limit: float, j: int) -> str:
         """The smaller of the probabilities above and below a limit, and the share of the draws."""
         score = self.scores_at(limit)[j]
