@@ -68,8 +68,7 @@ class JointSummary:
     num_non_finite: int
     kind: str
 
-    def __repr__(self) -> str:
-        return summary_line(self)
+    __repr__ = summary_line
 
     def __str__(self) -> str:
         def largest(name: str) -> float:

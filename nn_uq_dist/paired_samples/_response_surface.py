@@ -133,8 +133,7 @@ class Surface:
     unexplained: FloatArray
     _fits: dict[int, "_Fit"]
 
-    def __repr__(self) -> str:
-        return summary_line(self)
+    __repr__ = summary_line
 
     def predict(self, standard: FloatArray, outputs: Sequence[int] | None = None) -> FloatArray:
         """Values of some outputs at standardized inputs, shape ``(m, N_x)`` to ``(m, J)``."""

@@ -50,8 +50,7 @@ class ScoreBins:
 
     edges: FloatArray
 
-    def __repr__(self) -> str:
-        return summary_line(self)
+    __repr__ = summary_line
 
     @classmethod
     def for_samples(cls, num_samples: int) -> Self:

@@ -1,6 +1,7 @@
 """Figures of single outputs: what they draw against SciPy and brute force."""
 
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -90,6 +91,16 @@ def test_limits_have_their_probability_and_stay_in_view(known, plot):
     for k, own in ((0, limits["level"]), (2, limits["bend"])):
         left, right = figure.axes[k].get_xlim()
         assert left < np.min(own) <= np.max(own) < right
+
+
+@pytest.mark.parametrize("plot", [plot_marginals, plot_tails])
+def test_the_legend_of_given_axes_leaves_a_limit_free(plot):
+    for limit in (-2.0, 2.0):
+        figure, axis = plt.subplots(figsize=(6, 4))
+        plot(dist.Normal(jnp.zeros(1), 1.0), limits=limit, ax=axis)
+        figure.canvas.draw()
+        box = axis.get_legend().get_window_extent().transformed(axis.transData.inverted())
+        assert not box.x0 < limit < box.x1
 
 
 def test_a_limit_is_rounded_as_the_draws_are():
