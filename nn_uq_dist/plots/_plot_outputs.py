@@ -175,7 +175,8 @@ def plot_tails(
         axis.minorticks_off()
         shown.describe(axis, j)
     axes[0].set_ylabel("probability of less (left),\nof more (right)")
-    middle = shown.free_middle(axes[0])
+    # Below the curve, away from limits.
+    middle = (0.5 + shown.free_middle(axes[0])) / 2
     return finished(axes, ax, loc="lower center", bbox_to_anchor=(middle, 0.0))
 
 
