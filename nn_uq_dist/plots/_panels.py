@@ -76,7 +76,7 @@ def finished(
     if handles is None:
         handles = axes[0].get_legend_handles_labels()[0]
     if ax is not None:
-        axes[0].legend(handles=handles, fontsize=SMALL, **place)
+        axes[0].legend(handles=handles, fontsize=SMALL, handlelength=1.2, **place)
         return figure
     longest = max(len(str(handle.get_label())) for handle in handles)
     fitting = int(figure.get_size_inches()[0] / (0.7 + 0.075 * longest))

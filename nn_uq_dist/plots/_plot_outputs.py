@@ -99,7 +99,7 @@ def plot_marginals(
         axis.set_ylim(0, axis.dataLim.ymax * (1.06 + shown.room(j)))
         shown.describe(axis, j)
     axes[0].set_ylabel("density")
-    side = "left" if shown.free_middle(axes[0]) <= 0.5 else "right"
+    side = "left" if sum(shown.free_part(axes[0])) <= 1 else "right"
     return finished(axes, ax, loc=f"center {side}")
 
 
@@ -175,9 +175,14 @@ def plot_tails(
         axis.minorticks_off()
         shown.describe(axis, j)
     axes[0].set_ylabel("probability of less (left),\nof more (right)")
-    # Below the curve, away from limits.
-    middle = (0.5 + shown.free_middle(axes[0])) / 2
-    return finished(axes, ax, loc="lower center", bbox_to_anchor=(middle, 0.0))
+    # Below the curve, beside a limit.
+    left, right = shown.free_part(axes[0])
+    side, place = "center", 0.5
+    if 0.5 < right < 0.75:
+        side, place = "right", right
+    elif 0.25 < left < 0.5:
+        side, place = "left", left
+    return finished(axes, ax, loc=f"lower {side}", bbox_to_anchor=(place, 0.0))
 
 
 def tail_shares(

@@ -1,6 +1,7 @@
 """Which outputs a figure shows, their distributions, draws and limits."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -113,12 +114,11 @@ class Shown:
             )  # fmt: skip
         add_note(axis, self.notes(j))
 
-    def free_middle(self, axis: "Axes") -> float:
-        """Middle of the widest part of the first panel that no limit divides, in its width."""
+    def free_part(self, axis: "Axes") -> tuple[float, float]:
+        """Ends of the widest part of the first panel without a limit, in shares of its width."""
         low, high = axis.get_xlim()
-        ends = np.sort([0.0, 1.0, *((limit - low) / (high - low) for limit in self.limits[0])])
-        k = np.argmax(np.diff(ends))
-        return ends[k : k + 2].mean()
+        ends = sorted([0.0, 1.0, *((limit - low) / (high - low) for limit in self.limits[0])])
+        return max(itertools.pairwise(ends), key=lambda part: part[1] - part[0])
 
     def limit_words(self, limit: float, j: int) -> str:
         """The smaller of the probabilities above and below a limit, and the share of the draws."""
