@@ -87,9 +87,8 @@ def coverage(network: Network, key: Array) -> dict[str, np.ndarray]:
 def draw(models: dict[str, nuq.linearization.LinearModel], truth: np.ndarray, file: Path) -> None:
     """Draw the probability beyond each deflection, the simulated beams and the limit."""
     figure, axes = plt.subplots(1, 2, figsize=(7.5, 3.4), sharex=True, layout="constrained")
-    for axis, (name, model) in zip(axes, models.items(), strict=True):
+    for axis, model in zip(axes, models.values(), strict=True):
         nuq.plots.plot_tails(model, truth, outputs=[1], output_names=OUTPUTS, limits=LIMIT, ax=axis)
-        axis.set_title(name)
     figure.savefig(file, dpi=200)
     plt.close(figure)
 

@@ -45,7 +45,7 @@ def words(case: Case) -> str:
 
 
 def example_of_readme(file: Path, num_draws: int) -> None:
-    """Draw the tails of the README's example, by its tangent and corrected, over its draws."""
+    """Draw the tails of the README's example, linearized and corrected, over its draws."""
     example: Any = {}
     page = (ROOT / "README.md").read_text()
     (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
@@ -55,7 +55,7 @@ def example_of_readme(file: Path, num_draws: int) -> None:
     tangent = nuq.linearize(network, example["f"])
     pairs = nuq.paired_draws(network, tangent, keys[0], 1000, progress=False)
     draws = nuq.monte_carlo(network, example["f"], keys[1], num_draws, progress=False)
-    models = {"tangent": tangent, "corrected by 1,000 runs": tangent.corrected(pairs)}
+    models = {"linearized": tangent, "corrected by 1,000 runs": tangent.corrected(pairs)}
     figure, axes = plt.subplots(1, 2, figsize=(7.5, 3.4), sharex=True, layout="constrained")
     for axis, (name, model) in zip(axes, models.items(), strict=True):
         nuq.plots.plot_tails(model, draws, output_names=["deflection (mm)"], limits=14.0, ax=axis)

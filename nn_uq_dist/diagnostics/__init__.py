@@ -13,12 +13,3 @@ from nn_uq_dist.diagnostics._joint_summary import joint_summary as joint_summary
 from nn_uq_dist.diagnostics._sensitivity import sensitivity as sensitivity
 from nn_uq_dist.diagnostics._summary import summary as summary
 from nn_uq_dist.diagnostics._table import table as table
-
-__all__ = [
-    "JointSummary",
-    "joint_summary",
-    "sensitivity",
-    "summary",
-    "table",
-    "to_datatree",
-]

@@ -116,21 +116,20 @@ def to_datatree(
     positions = Tails(OutputFunctions(marginals), values, progress=progress)
     per_chain = -(-num_analytic // NUM_CHAINS)
     source, drawn = _sample(distribution, marginals, key, NUM_CHAINS * per_chain)
-    dims = ("chain", "draw", *arguments.point_coordinates(batch_shape), "output")
 
     def group(array: NDArray[Any], attributes: dict[str, Any]) -> Any:
         length = len(array) // NUM_CHAINS
         of_chains = array[: NUM_CHAINS * length].reshape(NUM_CHAINS, length, *shape)
         along = {"chain": np.arange(NUM_CHAINS), "draw": np.arange(length)}
         coordinates = along | arguments.point_coordinates(batch_shape) | {"output": names}
-        return xarray.Dataset({"y": (dims, of_chains)}, coordinates, attributes)
+        return xarray.Dataset({"y": ([*coordinates], of_chains)}, coordinates, attributes)
 
     groups = {
         "monte_carlo": group(values, {"draws_left_out": len(values) % NUM_CHAINS}),
         "analytic": group(drawn, {"source": source}),
         "pit": group(np.where(positions.is_finite, positions.probabilities(), np.nan), {}),
     }
-    tree: xr.DataTree = xarray.DataTree.from_dict(groups)
+    tree = xarray.DataTree.from_dict(groups)
     tree.attrs["creation_library"] = "nn_uq_dist"
     return tree
 

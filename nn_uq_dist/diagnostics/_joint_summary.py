@@ -68,8 +68,7 @@ class JointSummary:
     num_non_finite: int
     kind: str
 
-    def __repr__(self) -> str:
-        return summary_line(self)
+    __repr__ = summary_line
 
     def __str__(self) -> str:
         def largest(name: str) -> float:
@@ -212,7 +211,7 @@ def joint_summary(
     values = arguments.as_draws(draws, (size,))
     names = arguments.names_of_outputs(linearization, output_names, size)
     key = checks.as_key("key", key)
-    joint = arguments.as_joint_distribution("joint", joint, size)
+    joint = arguments.as_joint_distribution(joint, size)
     pandas = checks.require_extra("pandas", "diagnostics.joint_summary")
     xarray = checks.require_extra("xarray", "diagnostics.joint_summary")
     arguments.finite_draws(values, names)  # warns of the others

@@ -14,10 +14,7 @@ from nn_uq_dist.diagnostics.arguments import NetworkDraws
 from nn_uq_dist.diagnostics.output_functions import LARGEST_SCORE, POINTS_PER_CALL, Tails
 from nn_uq_dist.distributions import JointDistribution
 from nn_uq_dist.sampling import PairedDraws, paired_statistics
-from nn_uq_dist.sampling.distribution_functions import (
-    kolmogorov_noise_floor,
-    kolmogorov_smirnov,
-)
+from nn_uq_dist.sampling.distribution_functions import kolmogorov_noise_floor, kolmogorov_smirnov
 
 
 def rosenblatt_scores(joint: JointDistribution, tails: Tails) -> FloatArray:
@@ -44,16 +41,9 @@ def prefix(kind: str) -> str:
 
 
 def calibration_columns(white: FloatArray, white_linear: FloatArray, kind: str) -> dict[str, Any]:
-    """Columns of the table of calibration, from Rosenblatt transforms.
+    """Columns of the table of calibration, from the scores of the network's and of linear draws.
 
-    Parameters
-    ----------
-    white, white_linear
-        Normal scores of the network's draws and of exact linear draws, each output given those
-        before it, shapes ``(n, N_y)``: independent and standard normal if the joint distribution is
-        right.
-    kind
-        Name of the joint distribution.
+    If the joint distribution is right, they are independent and standard normal.
     """
     size = white.shape[1]
     distance, p_value = from_uniform(white)
@@ -103,15 +93,7 @@ def correlation_matrices(
 ) -> dict[str, FloatArray]:
     """Correlation matrices of the three distributions, and their differences.
 
-    Parameters
-    ----------
-    draws, complete
-        As given: pairs carry more information than their complete rows. The rows that are finite in
-        all outputs.
-    linear, joint
-        Correlations of the linear distribution and of the joint distribution.
-    kind
-        Name of the joint distribution.
+    Pairs carry more information than the complete rows of their draws.
     """
     worth: dict[str, FloatArray] = {}
     if isinstance(draws, PairedDraws):
@@ -135,21 +117,8 @@ def sample_correlation(draws: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
     To first order in ``1/n`` a correlation `r` is the average of its influence function
     ``z_i z_j - r (z_i^2 + z_j^2) / 2`` of the standardized draw, whose variance needs only the
     fourth moments. These are taken from the sample: no normality is assumed. For normal draws the
-    standard error is the textbook ``(1 - r^2) / sqrt(n)``.
-
-    Parameters
-    ----------
-    draws
-        Finite, shape ``(n, N_y)``.
-
-    Returns
-    -------
-    (FloatArray, FloatArray)
-        Both ``(N_y, N_y)``; NaN for constant columns.
-
-    References
-    ----------
-    H. Cramer, Mathematical Methods of Statistics (1946).
+    standard error is the textbook ``(1 - r^2) / sqrt(n)`` (H. Cramer, Mathematical Methods of
+    Statistics (1946)). Both are NaN for constant columns.
     """
     count = len(draws)
     x = draws.astype(np.float64)

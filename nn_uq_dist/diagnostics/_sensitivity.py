@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray, in_float64
 from nn_uq_dist.diagnostics import arguments
-from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.terms import are_independent, cross_covariance
 from nn_uq_dist.linearization import Linearization, LinearModel
 
@@ -93,7 +92,8 @@ def sensitivity(
     """
     arguments.require_numbers("sensitivity", linearization, key)
     model = arguments.as_model(linearization)
-    inputs = arguments.names_of_inputs(model, input_names)
+    own = model.input
+    inputs = arguments.as_names("input", input_names, own.num_inputs, own.names)
     outputs = arguments.names_of_outputs(model, output_names, model.num_outputs)
     key = jax.random.key(0) if key is None else checks.as_key("key", key)
     xarray = checks.require_extra("xarray", "diagnostics.sensitivity")
@@ -108,7 +108,7 @@ def sensitivity(
     else:
         found = [_explained_shares(model[at] if at else model, key) for at in places]
         value, error = np.array(found).swapaxes(0, 1)
-    array: xr.DataArray = xarray.DataArray(
+    return xarray.DataArray(
         value.reshape(shape),
         coords={**axes, "output": outputs, "input": inputs},
         dims=(*axes, "output", "input"),
@@ -118,28 +118,11 @@ def sensitivity(
             "standard_error": float(np.nanmax(error, initial=0.0)),
         },
     )
-    return array
 
 
 def _closed_form(exact: Linearization) -> FloatArray:
     """Indices at one point, from values in float64, shape ``(N_y, N_x)``."""
     jacobian, distribution = exact.jacobian, exact.input
-    variance = np.asarray(distribution.variance, np.float64)
-
-    # Scale the rows before squaring: a variance may underflow where the shares do not.
-    largest = np.abs(jacobian * np.sqrt(variance)).max(axis=1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rows = np.where(largest > 0, jacobian / largest, np.nan)
-    shared = _covariances(distribution, rows)
-    explained = shared * (shared / np.where(variance > 0, variance, 1))
-    total = np.asarray(distribution.image(rows).variance, np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        indices: FloatArray = explained / np.where(total > 0, total, np.nan)[:, None]
-    return indices.clip(0, 1)
-
-
-def _covariances(distribution: Input, rows: Any) -> FloatArray:
-    """Covariances of outputs and inputs, where these tell all that an input says of an output."""
     if distribution.half_width is not None and not are_independent(
         distribution.terms, np.asarray(distribution.half_width) > 0
     ):
@@ -147,8 +130,17 @@ def _covariances(distribution: Input, rows: Any) -> FloatArray:
             f"first-order indices need independent or Gaussian inputs, got {distribution!r}, some "
             "of whose bounded inputs depend on others; use independent inputs"
         )
-    found: Any = cross_covariance(rows, distribution.terms)
-    return found
+    variance = np.asarray(distribution.variance, np.float64)
+    # Scale the rows before squaring: a variance may underflow where the shares do not.
+    largest = np.abs(jacobian * np.sqrt(variance)).max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows: Any = np.where(largest > 0, jacobian / largest, np.nan)
+    # Of outputs and inputs: they tell all that such an input says of an output.
+    shared: Any = cross_covariance(rows, distribution.terms)
+    explained = shared * (shared / np.where(variance > 0, variance, 1))
+    total = np.asarray(distribution.image(rows).variance, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (explained / np.where(total > 0, total, np.nan)[:, None]).clip(0, 1)
 
 
 def _explained_shares(model: LinearModel, key: jax.Array) -> tuple[FloatArray, FloatArray]:
@@ -166,22 +158,13 @@ def _explained_shares(model: LinearModel, key: jax.Array) -> tuple[FloatArray, F
 
 
 def share_of_bins(x: NDArray[np.floating], y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    r"""Estimate ``Var(E[y | x]) / Var(y)`` for the columns of `y`, with standard errors.
+    r"""Estimate ``Var(E[y | x]) / Var(y)`` for the columns of `y` of mean 0, with standard errors.
 
-    Parameters
-    ----------
-    x
-        Draws of an input, shape ``(n,)``, `n` a multiple of the number of bins.
-    y
-        Draws of the outputs with mean 0, shape ``(n, N_y)``.
-
-    Notes
-    -----
-    What is left of the variance is that about a line in each bin: about the means of the bins it
-    would hold the slope within the outermost ones. With the lines `m` and the variance `V` of `y`,
-    the influence function of the share `S` is ``(2 y m - m^2 - S y^2) / V``. Where `S` is 0 this
-    vanishes to first order, and the standard error is that of a sum of ``2 B`` squares,
-    ``sqrt(4 B) / n``.
+    The number of draws is a multiple of that of the bins. What is left of the variance is that
+    about a line in each bin: about the means of the bins it would hold the slope within the
+    outermost ones. With the lines `m` and the variance `V` of `y`, the influence function of the
+    share `S` is ``(2 y m - m^2 - S y^2) / V``. Where `S` is 0 this vanishes to first order, and the
+    standard error is that of a sum of ``2 B`` squares, ``sqrt(4 B) / n``.
     """
     if x.min() == x.max():  # a known input
         nothing = np.where(np.isnan(y[0]), np.nan, 0.0)

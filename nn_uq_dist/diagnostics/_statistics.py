@@ -15,11 +15,7 @@ from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import MINIMUM_DRAWS
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails
 from nn_uq_dist.sampling import PairedStatistics
-from nn_uq_dist.sampling.distribution_functions import (
-    exceedances,
-    kolmogorov_smirnov,
-    quantiles,
-)
+from nn_uq_dist.sampling.distribution_functions import exceedances, kolmogorov_smirnov, quantiles
 from nn_uq_dist.sampling.weighted_sample import MOMENTS, WeightedSample
 
 # Columns by statistic and value.
@@ -61,32 +57,25 @@ def statistics(
         *(f"{side}_tail_{level:g}" for side in ("lower", "upper") for level in tails),
     ]
     found = np.full((2, len(names), len(columns)), np.nan)
-    is_enough = np.array([column.size >= MINIMUM_DRAWS for column in columns])
+    estimates: list[Any]
     if paired is not None:
-        found[..., is_enough] = _of_pairs(paired, levels, at)[..., is_enough]
-    else:
-        for j in np.flatnonzero(is_enough).tolist():
-            found[..., [j]] = _of_draws(columns[j], levels, at[:, j])
+        of_pairs = at.reshape(-1, *paired.batch_shape, paired.num_outputs)
+        estimates = [getattr(paired, name) for name in MOMENTS]
+        estimates += [paired.quantile(levels), paired.exceedance(of_pairs)]
+        parts = [np.reshape(part[:2], (2, -1, len(columns))) for part in estimates]
+        found = np.concatenate(parts, axis=1)
+    for j, y in enumerate(columns):
+        if y.size < MINIMUM_DRAWS:
+            found[..., j] = np.nan
+        elif paired is None:
+            sample = WeightedSample.equal(y.size)
+            estimates = [statistic(sample, y) for statistic in MOMENTS.values()]
+            estimates += [quantiles(sample, y, levels), exceedances(sample, y, at[:, j])]
+            found[..., j] = np.hstack([np.reshape(part[:2], (2, -1)) for part in estimates])
     lower = slice(len(names) - 2 * tails.size, len(names) - tails.size)
     found[0, lower] = 1 - found[0, lower]
     values = dict(zip(VALUES, (analytic, found[0], analytic - found[0], found[1]), strict=True))
     return {(name, kind): rows[i] for i, name in enumerate(names) for kind, rows in values.items()}
-
-
-def _of_draws(draws: FloatArray, levels: FloatArray, points: FloatArray) -> FloatArray:
-    """Values and standard errors of the finite draws of an output, ``(2, statistics, 1)``."""
-    sample = WeightedSample.equal(draws.size)
-    moments = [statistic(sample, draws) for statistic in MOMENTS.values()]
-    found = *moments, quantiles(sample, draws, levels), exceedances(sample, draws, points)
-    return np.concatenate([np.reshape(part[:2], (2, -1, 1)) for part in found], axis=1)
-
-
-def _of_pairs(pairs: PairedStatistics, levels: FloatArray, points: FloatArray) -> FloatArray:
-    """The same of all outputs from pairs, with points ``(p, outputs)``."""
-    at = points.reshape(-1, *pairs.batch_shape, pairs.num_outputs)
-    moments = [getattr(pairs, name) for name in MOMENTS]
-    found = *moments, pairs.quantile(levels), pairs.exceedance(at)
-    return np.concatenate([np.reshape(p[:2], (2, -1, points.shape[1])) for p in found], axis=1)
 
 
 def comparisons(
@@ -112,12 +101,7 @@ def uniformity_p_value(probabilities: FloatArray) -> float:
 
     ArviZ's pointwise order statistics test with a Cauchy combination (``pot_c``), calibrated: in
     simulations its own p-value is below 0.05 for 6.5% of uniform samples, so it is replaced by the
-    share of uniform samples with a smaller one.
-
-    Parameters
-    ----------
-    probabilities
-        In the order of the draws, shape ``(n,)``; the first 10,000 are tested.
+    share of uniform samples with a smaller one. The first 10,000 draws are tested.
 
     References
     ----------

@@ -94,13 +94,10 @@ def table(
     known = arguments.as_levels("quantiles", quantiles)
     pandas = checks.require_extra("pandas", "diagnostics.table")
     rows = distribution.batch_shape
-    columns = {
-        "mean": _row(distribution.mean, rows),
-        "sd": _row(distribution.standard_deviation, rows),
-    }
-    for level in known:
-        at = jnp.asarray(level, distribution.mean.dtype)
-        columns[f"q{level:g}"] = _row(distribution.icdf(at), rows)
+    found = {"mean": distribution.mean, "sd": distribution.standard_deviation}
+    dtype = distribution.mean.dtype
+    found |= {f"q{level:g}": distribution.icdf(jnp.asarray(level, dtype)) for level in known}
+    columns = {name: _row(values, rows) for name, values in found.items()}
     beyond = _beyond(distribution, of_all, upper=upper)
     errors = np.full(beyond.shape, np.nan)
     corrected = marginals if isinstance(marginals, CorrectedLinearization) else None
@@ -113,8 +110,7 @@ def table(
         columns[title] = np.where(asked, share, np.nan)
         if corrected is not None:
             columns[f"+- {title}"] = np.where(asked, error, np.nan)
-    frame: pd.DataFrame = pandas.DataFrame(columns, index=arguments.row_index(shape[:-1], names))
-    return frame
+    return pandas.DataFrame(columns, index=arguments.row_index(shape[:-1], names))
 
 
 def _row(values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:

@@ -155,23 +155,10 @@ def dominating_part(
 ) -> str:
     """What dominates the joint calibration of one output given the ones before it.
 
-    Parameters
-    ----------
-    distance, p_value
-        Kolmogorov-Smirnov distance from uniform of the network's draws under the joint
-        distribution, and the probability that chance shows as much in this row if that is right.
-    joint, joint_p_value
-        The same for draws of the linear distribution, which only an error of the joint distribution
-        can misplace.
-    kind
-        Name of the joint distribution.
-    num_rows
-        Number of rows of the table.
-
-    Returns
-    -------
-    str
-        ``"noise"``, `kind`, ``"linearization"`` or ``"unknown"``.
+    It is ``"noise"``, the `kind` of the joint distribution, ``"linearization"`` or ``"unknown"``,
+    by the distance from uniform of the network's draws under the joint distribution, by the
+    probability that chance shows as much in this row if that is right, and by the same for draws of
+    the linear distribution, which only an error of the joint distribution can misplace.
     """
     if not np.isfinite(distance + joint):
         return "unknown"
@@ -195,13 +182,7 @@ def dependence_verdict(dominates: str) -> Verdict:
 def joint_verdict(calibration: Mapping[str, tuple[float, str]], correlation: str) -> str:
     """What dominates the error of a joint distribution; no error only if no table shows one.
 
-    Parameters
-    ----------
-    calibration
-        Kolmogorov-Smirnov distance of the Rosenblatt transforms of each output, and of
-        ``"radius"``, and what dominates it.
-    correlation
-        From `correlation_words`.
+    `calibration` has the distance of each output, and of ``"radius"``, and what dominates it.
     """
     seen = {k: v for k, v in calibration.items() if v[1] not in {"noise", "unknown"}}
     if not seen:

@@ -59,17 +59,12 @@ def as_marginals(
 ) -> tuple[OutputDistribution, tuple[int, ...]]:
     """Return the distributions of the outputs in a row, and the shape ``(..., N_y)`` that they had.
 
-    Parameters
-    ----------
-    marginals
-        An `OutputDistribution`, any univariate NumPyro distribution with ``cdf`` and ``icdf``, a
-        joint distribution, or an object with a method ``marginals()``, such as a `LinearModel`.
-    batched
-        Whether batch axes in front of the outputs are allowed.
+    Batch axes in front of the outputs are allowed if they may be `batched`.
     """
     distribution: Any = marginals
     if isinstance(marginals, JointDistribution):
-        distribution = as_joint_distribution("marginals", marginals, batched=batched).marginals
+        _require_unconditional("marginals", marginals)
+        distribution = marginals.marginals
     elif not isinstance(marginals, Distribution) and hasattr(marginals, "marginals"):
         distribution = marginals.marginals()
     if not isinstance(distribution, Distribution):
@@ -94,47 +89,32 @@ def as_marginals(
     return found, shape
 
 
-def as_joint_distribution(
-    name: str, distribution: object, num_outputs: int | None = None, *, batched: bool = False
-) -> JointDistribution:
-    """Return a joint distribution after a check of its type, its shapes and its marginals.
-
-    Parameters
-    ----------
-    name
-        Name of the argument, for error messages.
-    distribution
-        The argument, which must be a `JointDistribution`.
-    num_outputs
-        How many outputs it must have. Default: any number.
-    batched
-        Whether it may have a batch shape.
-    """
-    if not isinstance(distribution, JointDistribution):
+def as_joint_distribution(joint: object, num_outputs: int) -> JointDistribution:
+    """Return a joint distribution after a check of its type, its shapes and its marginals."""
+    if not isinstance(joint, JointDistribution):
         raise TypeError(
-            f"{name} must be a JointDistribution, got {type(distribution).__name__}; pass "
+            f"joint must be a JointDistribution, got {type(joint).__name__}; pass "
             "linearization.joint() or linearization.gaussian_copula()"
         )
-    if distribution.batch_shape and not batched:
+    if joint.batch_shape or joint.event_shape != (num_outputs,):
         raise ValueError(
-            f"{name} must have no batch shape, got {distribution.batch_shape}; {ONE_POINT}"
+            f"joint must have no batch shape and event shape (N_y,) = ({num_outputs},), got "
+            f"{joint.batch_shape} and {joint.event_shape}; pass a joint distribution of all "
+            "outputs of one point"
         )
-    if num_outputs is not None and distribution.event_shape != (num_outputs,):
-        raise ValueError(
-            f"{name} must have event shape (N_y,) = ({num_outputs},), got "
-            f"{distribution.event_shape}; pass a joint distribution of all outputs"
-        )
-    # A conditional distribution, whose scores have a mean other than 0, keeps the unconditional
-    # marginals.
-    own = as_output_distribution(distribution.marginals)
-    off = np.asarray(distribution.mean, np.float64) - np.asarray(own.mean, np.float64)
+    _require_unconditional("joint", joint)
+    return joint
+
+
+def _require_unconditional(name: str, joint: JointDistribution) -> None:
+    """Raise if the scores have a mean other than 0: the marginals are then not those of draws."""
+    own = as_output_distribution(joint.marginals)
+    off = np.asarray(joint.mean, np.float64) - np.asarray(own.mean, np.float64)
     if np.any(np.abs(off) > 1e-3 * np.asarray(own.standard_deviation)):
         raise ValueError(
             f"{name} must have the distributions of its single outputs as marginals, got "
-            f"{type(distribution).__name__}, whose marginals have other means; compare its draws "
-            "instead"
+            f"{type(joint).__name__}, whose marginals have other means; compare its draws instead"
         )
-    return distribution
 
 
 def as_model(linearization: object, remedy: str | None = None) -> LinearModel:
@@ -152,14 +132,10 @@ def as_model(linearization: object, remedy: str | None = None) -> LinearModel:
 
 
 def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return the draws as a NumPy array of real numbers, one column for each output and point.
+    """Return the draws as real numbers, one column for each output and point.
 
-    Parameters
-    ----------
-    draws
-        As given; from pairs, the draws of the network are used. Those beyond 1e150 become infinite.
-    shape
-        Required shape of a draw, ``(..., N_y)``.
+    Of pairs they are those of the network. The `shape` of one must be ``(..., N_y)``; numbers
+    beyond 1e150 become infinite.
     """
     if isinstance(draws, PairedDraws):
         draws = draws.network
@@ -222,13 +198,13 @@ def is_made_of(model: object, draws: NetworkDraws) -> bool:
     if own.shape[1:] != found.shape[1:]:
         return False
     own = own[: len(found)]
-    middle = np.nanmedian(own, axis=0) if np.isfinite(own).any() else 0.0
-    with np.errstate(invalid="ignore"):
-        small = 1e-3 * np.nanstd(np.where(np.isfinite(own), own, np.nan), axis=0)
-        near = np.isclose(own, found, 0, small, equal_nan=True)
-        # Where most outputs are equal, those of fresh draws are, too.
-        telling = ~(abs(own - middle) <= small) | ~(abs(found - middle) <= small)
-    return bool(near[telling | ~telling.any()].mean() > 0.9)
+    small = 1e-3 * np.nanstd(np.where(np.isfinite(own), own, np.nan), axis=0)
+
+    def share_off(found: FloatArray) -> Any:
+        return np.mean(~np.isclose(own, found, 0, small, equal_nan=True))
+
+    # Where most outputs are equal, those of other draws are, too.
+    return bool(share_off(found) <= 0.1 * share_off(np.roll(found, 1, axis=0)))
 
 
 def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[FloatArray]:
@@ -247,13 +223,7 @@ def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[FloatArray]:
 
 
 def complete_rows(draws: NDArray[Any]) -> NDArray[Any]:
-    """Return the rows that are finite in all outputs.
-
-    Raises
-    ------
-    ValueError
-        If they are fewer than 100.
-    """
+    """Return the rows that are finite in all outputs, and raise if they are fewer than 100."""
     complete = draws[np.isfinite(draws).all(axis=1)]
     if len(complete) < MINIMUM_DRAWS:
         raise ValueError(
@@ -265,13 +235,7 @@ def complete_rows(draws: NDArray[Any]) -> NDArray[Any]:
 
 def names_of_outputs(model: object, names: Sequence[str] | None, count: int) -> list[str]:
     """Return one unique name for each output: as given, or those of the model."""
-    own = getattr(model, "output_names", None)
-    return as_names("output", names, count, own)
-
-
-def names_of_inputs(model: LinearModel, names: Sequence[str] | None) -> list[str]:
-    """Return one unique name for each random number of the input: as given, or its own."""
-    return as_names("input", names, model.input.num_inputs, model.input.names)
+    return as_names("output", names, count, getattr(model, "output_names", None))
 
 
 def as_names(
@@ -279,17 +243,8 @@ def as_names(
 ) -> list[str]:
     """Return one unique name for each output or input, from the argument `<kind>_names`.
 
-    Parameters
-    ----------
-    kind
-        ``"output"`` or ``"input"``.
-    names
-        As given. Default: its own, else ``y[0]``, ``y[1]``, ... for outputs, ``f[0]``, ... for
-        inputs.
-    count
-        Required number of names.
-    own
-        The names that outputs or inputs have from the structure that they come in.
+    Without `names` they are its `own` ones, from the structure that outputs or inputs come in, else
+    ``y[0]``, ``y[1]``, ... for outputs, ``f[0]``, ... for inputs.
     """
     if own is not None and len(set(own)) != len(own):
         raise ValueError(
@@ -353,11 +308,10 @@ def limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
 
 
 def _numbers(name: str, value: ArrayLike) -> list[float]:
-    known = np.asarray(checks.as_numeric(name, value), np.float64)
+    known = np.ravel(checks.as_numeric(name, value)).astype(np.float64)
     if np.isnan(known).any():
         raise ValueError(f"{name} must be numbers, got NaN; leave it out")
-    numbers: list[float] = known.ravel().tolist()
-    return numbers
+    return known.tolist()
 
 
 def require_distinct(name: str, values: FloatArray) -> None:
@@ -384,8 +338,9 @@ def flat_names(batch_shape: Sequence[int], names: Sequence[str]) -> list[str]:
 
 def row_index(batch_shape: Sequence[int], names: Sequence[str]) -> Any:
     """The index of a table with a row for each output of each point."""
-    pandas = checks.require_extra("pandas", "a table")
+    import pandas as pd
+
     if not batch_shape:
-        return pandas.Index(names, name="output")
+        return pd.Index(names, name="output")
     levels = point_coordinates(batch_shape) | {"output": names}
-    return pandas.MultiIndex.from_product(levels.values(), names=levels)
+    return pd.MultiIndex.from_product(levels.values(), names=levels)

@@ -33,17 +33,8 @@ PROGRESS_DELAY = 2.0
 class OutputFunctions:
     """Functions and constants of the distributions, in float64, one column or entry per output.
 
-    Parameters
-    ----------
-    distribution
-        An `OutputDistribution` with batch shape ``(N_y,)``, or ``()`` for one output.
-
-    Attributes
-    ----------
-    mean, sd
-        Moments, shape ``(N_y,)``.
-    low, high
-        Ends of the supports, infinite where there are none, shape ``(N_y,)``.
+    The batch shape is ``(N_y,)``, or ``()`` for one output. `low` and `high` are the ends of the
+    supports, infinite where there are none.
     """
 
     def __init__(self, distribution: OutputDistribution) -> None:
@@ -70,10 +61,7 @@ class OutputFunctions:
         largest = float(jnp.finfo(self.distribution.mean.dtype).max)
         points = np.clip(points, -largest, largest)
         evaluate = self.distribution.normal_score_and_log_prob
-        found: tuple[FloatArray, FloatArray] = in_padded_chunks(
-            evaluate, points, size=POINTS_PER_CALL
-        )
-        return found
+        return in_padded_chunks(evaluate, points, size=POINTS_PER_CALL)
 
     def scores(self, points: FloatArray) -> FloatArray:
         """Normal scores at points of shape ``(p, N_y)``."""
@@ -82,10 +70,8 @@ class OutputFunctions:
     def values(self, scores: FloatArray) -> FloatArray:
         """Values at normal scores of shape ``(q,)``, shape ``(q, N_y)``."""
         of_all = np.repeat(scores[:, None], self.num_outputs, axis=1)
-        found: FloatArray = in_padded_chunks(
-            self.distribution.from_normal_score, of_all, size=QUANTILES_PER_CALL
-        )
-        return np.asarray(found, np.float64)
+        evaluate = self.distribution.from_normal_score
+        return in_padded_chunks(evaluate, of_all, size=QUANTILES_PER_CALL)
 
 
 class Tails:
@@ -94,15 +80,6 @@ class Tails:
     The position of a draw is its normal score. It resolves the upper tail as well as the lower one,
     while a distribution function rounds to 1 there: in float32 from five standard deviations on.
 
-    Parameters
-    ----------
-    functions
-        Functions of the distributions of the outputs.
-    draws
-        Shape ``(n, N_y)``.
-    progress
-        Whether a progress bar may appear, which it does after two seconds of work.
-
     Attributes
     ----------
     points
@@ -110,16 +87,18 @@ class Tails:
         moved just inside; those that are not finite are replaced by the mean.
     scores
         Normal scores, infinite beyond the support, NaN for draws that are not finite.
-    is_finite
-        Whether a draw is finite.
-    is_outside
-        Whether a draw lies beyond an end of the support by more than rounding.
+    is_finite, is_outside
+        Whether a draw is finite, and beyond an end of the support by more than rounding.
     """
 
     def __init__(
         self, functions: OutputFunctions, draws: NDArray[np.generic], *, progress: bool = True
     ) -> None:
-        rounding = _rounding(functions, draws)
+        types = [functions.distribution.mean.dtype, draws.dtype]
+        eps = max(float(jnp.finfo(t).eps) for t in types if jnp.issubdtype(t, jnp.floating))
+        ends = np.abs([functions.low, functions.high])
+        # How far rounding may have moved a draw near an end of its support.
+        rounding = 8 * eps * np.max(ends, axis=0, where=np.isfinite(ends), initial=0)
         # A distribution narrower than the rounding error is evaluated at its mean.
         innermost = (
             np.minimum(functions.low + rounding, functions.mean),
@@ -156,11 +135,3 @@ def joint_correlation(distribution: JointDistribution) -> FloatArray:
     covariance = np.asarray(distribution.covariance_matrix, np.float64)
     sd = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
     return covariance / (sd[..., None] * sd[..., None, :])
-
-
-def _rounding(functions: OutputFunctions, draws: NDArray[np.generic]) -> FloatArray:
-    """How far rounding may have moved a draw near an end of its support, shape ``(N_y,)``."""
-    types = [functions.distribution.mean.dtype, draws.dtype]
-    eps = max(float(jnp.finfo(t).eps) for t in types if jnp.issubdtype(t, jnp.floating))
-    ends = np.abs([functions.low, functions.high])
-    return 8 * eps * np.max(ends, axis=0, where=np.isfinite(ends), initial=0)

@@ -133,8 +133,7 @@ class Surface:
     unexplained: FloatArray
     _fits: dict[int, "_Fit"]
 
-    def __repr__(self) -> str:
-        return summary_line(self)
+    __repr__ = summary_line
 
     def predict(self, standard: FloatArray, outputs: Sequence[int] | None = None) -> FloatArray:
         """Values of some outputs at standardized inputs, shape ``(m, N_x)`` to ``(m, J)``."""
@@ -263,9 +262,6 @@ def _bases(standard: FloatArray, importance: FloatArray, *, is_bounded: bool) ->
     most = int(min(_TERMS_PER_DRAW * count, _MOST_TERMS))
     num_linear = min(num_inputs, most // 2)
     for degree in _DEGREES:
-        if degree == 1:
-            yield _Basis(order, num_linear, 0, 1, is_bounded)
-            continue
         room = most - num_linear
         fitting = [r for r in range(1, num_linear + 1) if _num_mixed(r, degree) <= room]
         num_mixed = max(fitting, default=0)

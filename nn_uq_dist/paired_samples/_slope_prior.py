@@ -50,13 +50,8 @@ class Curve(NamedTuple):
 class CurveAverages:
     """Averages over the bins of maps of the linear outputs, and their derivatives.
 
-    Parameters
-    ----------
-    bins
-        The bins, with the knots of the map.
-    at_nodes, at_knots
-        Quantiles of the linear outputs at the nodes and at the knots of the bins, ``(J, q)`` and
-        ``(J, k)``.
+    The linear outputs have quantiles at the nodes and at the knots of the bins, ``(J, q)`` and
+    ``(J, k)``.
     """
 
     def __init__(self, bins: ScoreBins, at_nodes: FloatArray, at_knots: FloatArray) -> None:
@@ -103,16 +98,9 @@ class CurveAverages:
 def fit_curve(
     model: CurveAverages, averages: FloatArray, noise: FloatArray, reference: FloatArray
 ) -> Curve:
-    """Find the most likely map.
+    """Find the most likely map, from averages ``(J, m)`` whose errors have a known covariance.
 
-    Parameters
-    ----------
-    model
-        The averages as a function of the map.
-    averages, noise
-        Observed averages, shape ``(J, m)``, and the covariance of their errors, ``(J, m, m)``.
-    reference
-        Prior mean of the log slopes, ``(J, m)``.
+    The reference is the prior mean of the log slopes.
     """
     lines, walk = _shapes(model.centers)
     size = averages.shape[1]

@@ -190,15 +190,13 @@ def _spline(model: CurveAverages, curve: Curve, linear: LinearQuantiles) -> Mono
 def _covariance(residuals: FloatArray, spare: int) -> FloatArray:
     """Covariance of averages from influence functions ``(m, n, J)``, shape ``(J, m, m)``."""
     rows = np.moveaxis(residuals, -1, 0)
-    found: FloatArray = rows @ rows.mT / (residuals.shape[1] * max(spare, 1))
-    return found
+    return rows @ rows.mT / (residuals.shape[1] * max(spare, 1))
 
 
 def _shrunk(noise: FloatArray) -> FloatArray:
     diagonal = np.diagonal(noise, axis1=1, axis2=2)
     own = (_SHRINKAGE * diagonal + _LEAST_NOISE**2)[..., None] * np.eye(noise.shape[-1])
-    found: FloatArray = (1 - _SHRINKAGE) * noise + own
-    return found
+    return (1 - _SHRINKAGE) * noise + own
 
 
 def _steadied(variance: FloatArray, inside: FloatArray) -> FloatArray:
@@ -212,8 +210,7 @@ def _steadied(variance: FloatArray, inside: FloatArray) -> FloatArray:
     mixed = (inside * each + _DRAWS_OF_NEIGHBORS * beside) / (inside + _DRAWS_OF_NEIGHBORS)
     raised = np.where(each > 0, np.maximum(mixed, each), each)
     doubtful = min(_DOUBTFUL * inside.sum(), _MOST_DOUBTFUL)
-    found: FloatArray = raised * (1 + doubtful / inside) / inside
-    return found
+    return raised * (1 + doubtful / inside) / inside
 
 
 def _controlled(
@@ -244,8 +241,7 @@ def _coefficients(a: FloatArray, b: FloatArray, num_inside: FloatArray) -> Float
     surplus = np.maximum(num_inside - _FEWEST_INSIDE, 1)[:, None]
     ratio = (left + tiny) / (np.min(left, axis=0) + tiny)
     weights = _PRIOR[:, None, None] * ratio ** (-surplus / 2)
-    found: FloatArray = np.sum(weights * slopes, axis=0) / np.sum(weights, axis=0)
-    return found
+    return np.sum(weights * slopes, axis=0) / np.sum(weights, axis=0)
 
 
 def _noise_ratio(network: FloatArray, control: FloatArray, num_randomizations: int) -> FloatArray:
@@ -257,27 +253,15 @@ def _noise_ratio(network: FloatArray, control: FloatArray, num_randomizations: i
     difference = influence(network, coarse) - influence(control, coarse)
     independent = np.mean(np.mean(difference**2, axis=1), axis=0) / network.shape[0]
     ratio = between / np.where(independent > 0, independent, 1)
-    clipped: FloatArray = np.clip(ratio, 0.02, 1.0)
-    return clipped
+    return np.clip(ratio, 0.02, 1.0)
 
 
 def settled_knots(
     knots: Knots, draws: FloatArray, ends: FloatArray, scores: FloatArray, dtype: Any
 ) -> Knots:
-    """Knots, values and slopes of one map, each of shape ``(k,)``.
+    """Knots, values and slopes of one map, from the estimated ones and finite draws.
 
-    Parameters
-    ----------
-    knots
-        Knots, values and slopes as they were estimated.
-    draws
-        Finite draws of the network, ``(n,)``.
-    ends
-        Ends of the support of the linear output.
-    scores
-        Normal scores of the knots.
-    dtype
-        Type of the outputs.
+    The ends are those of the support of the linear output, the scores those of the knots.
     """
     x, wanted, slopes = knots
     y = held(wanted, draws, scores)
@@ -293,16 +277,8 @@ def held(wanted: FloatArray, draws: FloatArray, scores: FloatArray) -> FloatArra
     """Clip quantiles to order statistics some ranks above and below.
 
     An error of regression that is small in units of the output can be a large error in probability
-    if many outputs are nearly equal, as for a unit that saturates.
-
-    Parameters
-    ----------
-    wanted
-        Quantiles of one output, shape ``(k,)``.
-    draws
-        Draws, ``(n,)``.
-    scores
-        Normal scores of the quantiles, ``(k,)``.
+    if many outputs are nearly equal, as for a unit that saturates. The scores are those of the
+    wanted quantiles.
     """
     from scipy.special import ndtr
 
@@ -315,8 +291,7 @@ def held(wanted: FloatArray, draws: FloatArray, scores: FloatArray) -> FloatArra
     most = ordered[-1] + _BEYOND_DRAWS * (ordered[-1] - ordered[-1 - span])
     low = np.where(below < 0, least, ordered[np.clip(below, 0, count - 1)])
     high = np.where(above >= count, most, ordered[np.clip(above, 0, count - 1)])
-    found: FloatArray = np.clip(wanted, low, high)
-    return found
+    return np.clip(wanted, low, high)
 
 
 def _reaching(knots: Knots, draws: FloatArray, ends: FloatArray) -> FloatArray:
@@ -346,8 +321,9 @@ def _resolved(knots: Knots, dtype: Any) -> Knots:
     upper = _outward(x[middle:], y[middle:], slopes[middle:], eps)
     lower = _outward(-x[middle::-1], -y[middle::-1], slopes[middle::-1], eps)
     signs = (-1, -1, 1)
-    found = [np.concatenate([s * a[:0:-1], b]) for s, a, b in zip(signs, lower, upper, strict=True)]
-    return found[0], found[1], found[2]
+    parts = zip(signs, lower, upper, strict=True)
+    x, y, slopes = (np.concatenate([sign * a[:0:-1], b]) for sign, a, b in parts)
+    return x, y, slopes
 
 
 def _outward(x: FloatArray, y: FloatArray, slopes: FloatArray, eps: float) -> Knots:

@@ -50,8 +50,7 @@ class ScoreBins:
 
     edges: FloatArray
 
-    def __repr__(self) -> str:
-        return summary_line(self)
+    __repr__ = summary_line
 
     @classmethod
     def for_samples(cls, num_samples: int) -> Self:
@@ -96,8 +95,7 @@ class ScoreBins:
         """Averages over the bins of a function given at the nodes, ``(q, J)`` to ``(m, J)``."""
         from scipy.linalg import block_diag
 
-        averages: FloatArray = block_diag(*(weights for _, weights in self._rules)) @ values
-        return averages
+        return block_diag(*(weights for _, weights in self._rules)) @ values
 
     @cached_property
     def _rules(self) -> list[tuple[FloatArray, FloatArray]]:
@@ -114,20 +112,7 @@ class ScoreBins:
 
 
 def sample_averages(sample: FloatArray, bins: ScoreBins) -> FloatArray:
-    """Averages of the quantile function of a sample.
-
-    Parameters
-    ----------
-    sample
-        Draws, shape ``(n, J)``.
-    bins
-        The bins.
-
-    Returns
-    -------
-    Array
-        Shape ``(m, J)``.
-    """
+    """Averages of the quantile function of a sample, ``(n, J)`` to ``(m, J)``."""
     count, ordered = len(sample), np.sort(sample, axis=0)
     # The integral of the quantile function, a step function, up to each probability. The median is
     # subtracted first: sums with a large mean would lose digits.
@@ -135,8 +120,7 @@ def sample_averages(sample: FloatArray, bins: ScoreBins) -> FloatArray:
     sums = np.cumsum(ordered - center, axis=0)
     sums = np.concatenate([np.zeros_like(sums[:1]), sums]) / count
     at_edges = _between(sums, bins.probabilities * count)
-    averages: FloatArray = center + (at_edges[1:] - at_edges[:-1]) / bins.widths[:, None]
-    return averages
+    return center + (at_edges[1:] - at_edges[:-1]) / bins.widths[:, None]
 
 
 def _between(rows: FloatArray, position: FloatArray) -> FloatArray:
@@ -155,24 +139,10 @@ def differences_in_parts(
 
 
 def influence(sample: FloatArray, bins: ScoreBins) -> FloatArray:
-    """Influence functions of `sample_averages` at the draws, minus their means.
-
-    Parameters
-    ----------
-    sample
-        Draws, shape ``(n, J)``.
-    bins
-        The bins.
-
-    Returns
-    -------
-    Array
-        Shape ``(m, n, J)``.
-    """
+    """Influence functions of `sample_averages` at the draws, minus their means, ``(m, n, J)``."""
     ordered = np.sort(sample, axis=0)
     at_edges = _between(ordered, bins.probabilities[1:-1] * (len(sample) - 1))
     low = np.concatenate([ordered[:1], at_edges])[:, None]
     high = np.concatenate([at_edges, ordered[-1:]])[:, None]
     clipped = np.clip(sample, low, high) / bins.widths[:, None, None]
-    centered: FloatArray = clipped - np.mean(clipped, axis=1, keepdims=True)
-    return centered
+    return clipped - np.mean(clipped, axis=1, keepdims=True)

@@ -12,12 +12,3 @@ from nn_uq_dist.plots._plot_joint import plot_joint as plot_joint
 from nn_uq_dist.plots._plot_outputs import plot_marginals as plot_marginals
 from nn_uq_dist.plots._plot_outputs import plot_tails as plot_tails
 from nn_uq_dist.plots._plot_sensitivity import plot_sensitivity as plot_sensitivity
-
-__all__ = [
-    "plot_band",
-    "plot_calibration",
-    "plot_joint",
-    "plot_marginals",
-    "plot_sensitivity",
-    "plot_tails",
-]

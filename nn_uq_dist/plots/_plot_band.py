@@ -104,8 +104,7 @@ def plot_band(
     positions = _as_positions(x, len(shown.names), kind)
     if deviation and any(shown.limits):
         raise ValueError("limits must be None with deviation=True, which shows no values")
-    made = _panels.panels("plot_band", 1, ax, inches=(PAGE_INCHES, 3.4))
-    (axis,) = made.axes
+    (axis,) = _panels.panels("plot_band", 1, ax, inches=(PAGE_INCHES, 3.4))
     origin = shown.functions.mean if deviation else 0.0
     bands = shown.bands() - origin
     of_draws = None
@@ -129,9 +128,7 @@ def plot_band(
     subject = ylabel if ylabel is not None else shown.output or of_all
     axis.set_ylabel(f"{subject}, deviation from the mean".lstrip(" ,") if deviation else subject)
     axis.set_xlabel(kind if xlabel is None else xlabel)
-    axis.tick_params(labelsize=SMALL)
-    made.add_legend()
-    return made.figure
+    return _panels.finished([axis], ax)
 
 
 def _draw_bands(

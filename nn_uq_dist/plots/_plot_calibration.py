@@ -9,7 +9,7 @@ import numpy as np
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import Marginals, NetworkDraws, is_made_of
 from nn_uq_dist.diagnostics.output_functions import Tails
-from nn_uq_dist.plots._panels import BLUE, PALE, SMALL, VERMILION, add_note, panels, wrapped
+from nn_uq_dist.plots._panels import BLUE, PALE, VERMILION, add_note, finished, panels, wrapped
 from nn_uq_dist.plots._shown import Outputs, prepare
 
 if TYPE_CHECKING:
@@ -83,21 +83,19 @@ def plot_calibration(
     no difference beyond chance
     """
     shown = prepare(model, draws, outputs, output_names)
-    assert shown.draws is not None  # noqa: S101 (`draws` is no optional argument)
     shown.require_enough()
-    made = panels("plot_calibration", len(shown.names), ax)
+    axes = panels("plot_calibration", len(shown.names), ax)
     tails = Tails(shown.functions, shown.draws, progress=progress)
     transforms = np.sort(np.where(tails.is_finite, tails.probabilities(), np.nan), axis=0)
     is_own = is_made_of(model, draws)
     heights = []
-    for j, axis in enumerate(made.axes):
+    for j, axis in enumerate(axes):
         count = shown.columns[j].size
         band = dkw_half_width(count)
         curve, peak = ecdf_difference(transforms[:count, j])
         axis.axhspan(-band, band, color=PALE, lw=0, label=f"{100 * COVERAGE:g}% band")
         axis.axhline(0, color="black", ls=":", lw=0.8)
-        label = f"share of draws below minus {shown.word}"
-        axis.plot(*curve, color=BLUE, lw=1.3, label=label)
+        axis.plot(*curve, color=BLUE, lw=1.3, label="difference")
         axis.plot(*peak, "o", color=VERMILION, ms=4.5, label="largest")
         words = "no test: made of these draws" if is_own else difference_words(curve, band)
         lines = [f"largest {abs(peak[1]):.3f}, band ±{band:.3f}", words, *shown.notes(j)]
@@ -106,15 +104,13 @@ def plot_calibration(
         add_note(axis, lines)
         axis.set_xlim(-0.02, 1.02)
         axis.set_title(wrapped(shown.names[j]), fontsize="medium")
-        axis.set_xlabel(f"{shown.word} probability of less")
-        axis.tick_params(labelsize=SMALL)
+        axis.set_xlabel(f"probability of less, {shown.word}")
         heights.append(max(abs(peak[1]), band))
-    for axis, height in zip(made.axes, heights, strict=True):
-        top = max(heights) if made.is_new else height
+    for axis, height in zip(axes, heights, strict=True):
+        top = max(heights) if ax is None else height
         axis.set_ylim(-1.15 * top, 1.9 * top)  # with room for the note
-    made.axes[0].set_ylabel("difference")
-    made.add_legend()
-    return made.figure
+    axes[0].set_ylabel("share of draws with less\nminus this probability")
+    return finished(axes, ax)
 
 
 def dkw_half_width(count: int) -> float:
@@ -125,16 +121,8 @@ def dkw_half_width(count: int) -> float:
 def ecdf_difference(transforms: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Empirical minus uniform distribution function, and the point of the largest difference.
 
-    Parameters
-    ----------
-    transforms
-        Ascending, shape ``(n,)``.
-
-    Returns
-    -------
-    (ndarray, ndarray)
-        The curve, shape ``(2, points)``: at about a thousand of the draws, just below and at each,
-        including the largest difference. The point of the largest difference, shape ``(2,)``.
+    The curve, ``(2, points)``, is at about a thousand of the ascending transforms, just below and
+    at each, including the largest difference.
     """
     count = transforms.size
     steps = np.arange(count + 1) / count

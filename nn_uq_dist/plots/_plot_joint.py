@@ -8,7 +8,7 @@ import numpy as np
 from nn_uq_dist.diagnostics import arguments
 from nn_uq_dist.distributions import JointDistribution
 from nn_uq_dist.linearization import CorrectedLinearization, Linearization, LinearModel
-from nn_uq_dist.plots._panels import BLUE, SMALL, add_note, panels, set_range, wrapped
+from nn_uq_dist.plots._panels import BLUE, add_note, finished, panels, wrapped
 from nn_uq_dist.plots._regions import Region, distribution_region, kernel_region
 from nn_uq_dist.plots._shown import UNKNOWN, Outputs, Units, prepare
 
@@ -103,43 +103,42 @@ def plot_joint(
     rows = shown.draws
     complete = None if rows is None else arguments.complete_rows(rows).astype(np.float64)
     is_pair_alone = ax is not None and np.ndim(ax) == 0 and size == 2
-    made = panels(
+    axes = panels(
         "plot_joint", 1 if is_pair_alone else size**2, ax, shape=(size, size),
         inches=(max(5.0, min(7.0, 2.4 * size)), max(4.7, min(7.3, 2.4 * size + 0.3))),
     )  # fmt: skip
-    grid = np.resize(np.array(made.axes, dtype=object), (size, size))
+    grid = np.resize(np.array(axes, dtype=object), (size, size))
     grays = [str(gray) for gray in np.linspace(0.85, 0.5, len(fractions)).tolist()]
 
-    quantiles, curve = shown.functions.values(SCORES), shown.densities()
-    ranges = curve[0][[0, -1]].T.tolist()
+    quantiles, ends = shown.functions.values(SCORES), shown.densities[0][[0, -1]]
+    ranges = (ends + 0.04 * np.diff(ends, axis=0) * [[-1], [1]]).T.tolist()
     for k, j in [*pairs] if is_pair_alone else np.argwhere(np.tri(size)).tolist():
         axis = grid[k, j]
         if j == k:
-            shown.draw_density(axis, j, curve)
+            shown.draw_density(axis, j)
             axis.set_ylim(0, axis.dataLim.ymax * 1.06)
             for other in grid[j, j + 1 :]:
                 other.axis("off")
         else:
             if complete is not None:
                 names = shown.names[j], shown.names[k]
-                _fill(axis, kernel_region(complete[:, [j, k]], fractions, names), grays)
+                _draw(axis, kernel_region(complete[:, [j, k]], fractions, names), grays)
             values = quantiles[:, [j, k]].T
-            _outline(axis, distribution_region(pairs[k, j], SCORES, values, fractions))
-            set_range(axis, ranges[k], "y")
-        set_range(axis, ranges[j])
-        axis.tick_params(labelsize=SMALL, labelbottom=k == size - 1, labelleft=j == 0)
+            _draw(axis, distribution_region(pairs[k, j], SCORES, values, fractions))
+            axis.set_ylim(*ranges[k])
+        axis.set_xlim(*ranges[j])
+        axis.tick_params(labelbottom=k == size - 1, labelleft=j == 0)
         axis.locator_params(axis="x", nbins=4)
         axis.set_xlabel(wrapped(shown.labels[j]) if k == size - 1 else "")
         axis.set_ylabel(wrapped(shown.labels[k]) if j == 0 < k else "")
-    if rows is not None and complete is not None and len(complete) < len(rows):
+    if complete is not None and len(complete) < len(rows):
         add_note(grid[1, 0], [f"{len(rows) - len(complete)} draws not finite"])
     kind = pairs[1, 0].kind
     if isinstance(model, CorrectedLinearization):
         kind += " (marginals not corrected)"
     elif shown.word != UNKNOWN:
         kind = f"{shown.word} {kind.removeprefix('linear ')}"
-    made.add_legend(_legend(kind, fractions, grays if complete is not None else []))
-    return made.figure
+    return finished(axes, ax, _legend(kind, fractions, grays if complete is not None else []))
 
 
 def _of_pair(
@@ -158,16 +157,14 @@ def _of_pair(
         ) from error
 
 
-def _fill(axis: "Axes", region: Region, grays: Sequence[str]) -> None:
-    if levels := region.visible_levels:
-        levels.append(2 * region.density.max())
-        axis.contourf(*region[:3], levels, colors=grays[1 - len(levels) :])
-
-
-def _outline(axis: "Axes", region: Region) -> None:
-    if levels := region.visible_levels:
+def _draw(axis: "Axes", region: Region, grays: Sequence[str] = ()) -> None:
+    """Fill a region with grays, or draw its outlines."""
+    *levels, highest = [*region.visible_levels, region.density.max()]
+    if levels and grays:
+        axis.contourf(*region[:3], [*levels, 2 * highest], colors=grays[-len(levels) :])
+    elif levels:
         axis.contour(*region[:3], levels, colors=BLUE, linewidths=1.2)
-    if len(levels) < len(region.levels):
+    if not grays and len(levels) < len(region.levels):
         add_note(axis, ["", f"{len(region.levels) - len(levels)} lines not resolved"])
 
 

@@ -9,18 +9,7 @@ from scipy.special import betaincinv, ndtr, ndtri
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import Limits, Marginals, NetworkDraws
-from nn_uq_dist.plots._panels import (
-    BLUE,
-    GRAY,
-    PALE,
-    SKY,
-    SMALL,
-    add_limits,
-    add_note,
-    panels,
-    set_range,
-    wrapped,
-)
+from nn_uq_dist.plots._panels import BLUE, GRAY, PALE, SKY, finished, panels
 from nn_uq_dist.plots._shown import INNER, MEDIAN, OUTER, Outputs, Units, prepare
 
 if TYPE_CHECKING:
@@ -97,26 +86,21 @@ def plot_marginals(
     ['level (m)', 'slope (m)']
     """
     shown = prepare(model, draws, outputs, output_names, units=units, limits=limits)
-    made = panels("plot_marginals", len(shown.names), ax)
-    curve = x, density = shown.densities()
-    bands = shown.bands()
-    for j, axis in enumerate(made.axes):
+    axes = panels("plot_marginals", len(shown.names), ax)
+    (x, density), bands = shown.densities, shown.bands()
+    for j, axis in enumerate(axes):
         for (a, b), color, name in (((0, 4), PALE, OUTER), ((1, 3), SKY, INNER)):
             at = np.linspace(bands[a, j], bands[b, j], 101)
             heights = np.interp(at, x[:, j], density[:, j])
             axis.fill_between(at, heights, color=color, lw=0, label=name)
-        shown.draw_density(axis, j, curve)
+        shown.draw_density(axis, j)
         top = np.interp(bands[2, j], x[:, j], density[:, j])
         axis.vlines(bands[2, j], 0, top, BLUE, linestyles="dashed", lw=1, label=MEDIAN)
-        set_range(axis, [*x[[0, -1], j], *shown.limits[j]])
         axis.set_ylim(0, axis.dataLim.ymax * (1.06 + shown.room(j)))
-        axis.set_xlabel(wrapped(shown.labels[j]))
-        axis.tick_params(labelsize=SMALL)
-        add_limits(axis, shown.limit_words(j))
-        add_note(axis, shown.notes(j))
-    made.axes[0].set_ylabel("density")
-    made.add_legend(place="center left")
-    return made.figure
+        shown.describe(axis, j)
+    axes[0].set_ylabel("density")
+    side = "left" if sum(shown.free_part(axes[0])) <= 1 else "right"
+    return finished(axes, ax, loc=f"center {side}")
 
 
 def plot_tails(
@@ -168,13 +152,12 @@ def plot_tails(
     ['P(> 0.5) = 0.075', 'draws 0.071 ± 0.006']
     """
     shown = prepare(model, draws, outputs, output_names, units=units, limits=limits)
-    if shown.draws is not None:
-        shown.require_enough()
-    made = panels("plot_tails", len(shown.names), ax)
+    shown.require_enough()
+    axes = panels("plot_tails", len(shown.names), ax)
     floor = SMALLEST if shown.draws is None else 0.3 / len(shown.draws)
     scores = np.linspace(-1, 1, CURVE_POINTS) * -ndtri(floor)
     curves = shown.functions.values(scores)
-    for j, axis in enumerate(made.axes):
+    for j, axis in enumerate(axes):
         axis.plot(curves[:, j], ndtr(-np.abs(scores)), color=BLUE, lw=1.6, label=shown.word)
         low, middle, high = curves[[0, CURVE_POINTS // 2, -1], j]
         if shown.draws is not None:
@@ -186,18 +169,20 @@ def plot_tails(
                 axis.vlines(at, np.maximum(least, floor), most, GRAY, lw=1)
                 label = f"draws, {100 * COVERAGE:g}% interval" if end > middle else None
                 axis.plot(at, share, "o", color=GRAY, ms=3.5, label=label)
-        set_range(axis, [low, high, *shown.limits[j]])
         axis.set_yscale("log")
         axis.set_ylim(floor, floor ** -shown.room(j))  # but no ticks above 1
         axis.set_yticks([10.0**k for k in range(math.ceil(math.log10(floor)), 1)])
         axis.minorticks_off()
-        axis.set_xlabel(wrapped(shown.labels[j]))
-        axis.tick_params(labelsize=SMALL)
-        add_limits(axis, shown.limit_words(j))
-        add_note(axis, shown.notes(j))
-    made.axes[0].set_ylabel("probability of less | more")
-    made.add_legend(place="lower center")
-    return made.figure
+        shown.describe(axis, j)
+    axes[0].set_ylabel("probability of less (left),\nof more (right)")
+    # Below the curve, beside a limit.
+    left, right = shown.free_part(axes[0])
+    side, place = "center", 0.5
+    if 0.5 < right < 0.75:
+        side, place = "right", right
+    elif 0.25 < left < 0.5:
+        side, place = "left", left
+    return finished(axes, ax, loc=f"lower {side}", bbox_to_anchor=(place, 0.0))
 
 
 def tail_shares(

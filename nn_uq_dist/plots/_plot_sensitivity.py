@@ -74,18 +74,20 @@ def plot_sensitivity(
     if isinstance(model, SobolIndices):
         names = as_names("output", output_names, len(model.output_names), model.output_names)
         columns = as_names("input", input_names, len(model.input_names), model.input_names)
-        values, is_additive = np.maximum(model.first_order, 0.0), False
+        values, is_additive, kind = np.maximum(model.first_order, 0.0), False, "network"
     else:
         point = as_model(model, "take one point: linearization[i]")
         found = sensitivity(point, input_names=input_names, output_names=output_names)
         names, columns = (found[axis].values.tolist() for axis in found.dims)
         values, is_additive = found.values, bool(found.attrs["additive"])
+        kinds = {Linearization: "linearized", CorrectedLinearization: "corrected"}
+        kind = kinds.get(type(model), "model")
     places = as_outputs(outputs, names)
     names, shares = [names[place] for place in places], 100 * values[places]
     left = 0.6 + 0.065 * min(max(map(len, names)), LONGEST_LINE)
     inches = min(7.0, left + max(2.9, 0.42 * len(columns))), min(9.0, 1.5 + 0.3 * len(names))
-    made = panels("plot_sensitivity", 1, ax, inches=inches)
-    (axis,) = made.axes
+    (axis,) = panels("plot_sensitivity", 1, ax, inches=inches)
+    figure: Any = axis.get_figure(root=True)
     axis.set_facecolor(LIGHT_GRAY)  # of rows without a variance
     top = float(np.nanmax(shares, initial=0.0)) or 1.0
     image = axis.imshow(shares, cmap="Blues", aspect="auto", vmin=0.0, vmax=top)
@@ -96,15 +98,11 @@ def plot_sensitivity(
             text = f"{shares[row, column]:.0f}"
             axis.text(column, row, text, color=color, fontsize=size, ha="center", va="center")
     else:
-        made.figure.colorbar(image, ax=axis, label="%")
+        figure.colorbar(image, ax=axis, label="%")
     for row in np.flatnonzero(np.isnan(shares).all(axis=1)).tolist():
         middle = (len(columns) - 1) / 2
         axis.text(middle, row, "constant", fontsize=SMALL, ha="center", va="center")
-    kinds = {
-        Linearization: "tangent's", CorrectedLinearization: "corrected", SobolIndices: "network's",
-    }  # fmt: skip
-    of = f"the {kinds.get(type(model), "model's")}"
-    title = f"share of {of} variance (%)"
+    title = f"share of variance (%), {kind}"
     if not is_additive:
         title += "\nfirst-order indices: rows need not sum to 100"
     axis.set_title(title, fontsize="medium")
@@ -114,4 +112,4 @@ def plot_sensitivity(
     axis.set_xlabel("input")
     axis.set_ylabel("output")
     axis.spines[:].set_visible(False)
-    return made.figure
+    return figure

@@ -28,17 +28,9 @@ ROUNDING = 1e-5
 
 
 class Region(NamedTuple):
-    """A density on a grid that may be skewed.
+    """A density on a grid that may be skewed, zero along the border: contour lines are closed.
 
-    Attributes
-    ----------
-    x, y
-        Coordinates of the grid, shape ``(n, m)``.
-    density
-        Shape ``(n, m)``; zero along the border, so that every contour line is closed.
-    levels
-        Densities that bound the regions of the requested masses, decreasing with the masses; 0 for
-        a region that the grid does not cover.
+    The levels bound the regions of the requested masses; 0 for one that the grid does not cover.
     """
 
     x: FloatArray
@@ -54,19 +46,8 @@ class Region(NamedTuple):
 
 
 def mass_levels(density: FloatArray, weights: FloatArray, masses: Sequence[float]) -> FloatArray:
-    """Return the levels above which the density holds the masses.
+    """Return the levels above which the density holds the masses, by the `weights` of cells.
 
-    Parameters
-    ----------
-    density
-        Density at the points of a grid.
-    weights
-        Probabilities of the cells around them.
-    masses
-        Masses between 0 and 1.
-
-    References
-    ----------
     R. J. Hyndman, Computing and graphing highest density regions, Am. Stat. 50 (1996).
     """
     order = np.argsort(-density, axis=None)
@@ -78,21 +59,11 @@ def mass_levels(density: FloatArray, weights: FloatArray, masses: Sequence[float
 
 
 def distribution_region(
-    joint: JointDistribution,
-    scores: FloatArray,
-    values: FloatArray,
-    masses: Sequence[float],
+    joint: JointDistribution, scores: FloatArray, values: FloatArray, masses: Sequence[float]
 ) -> Region:
     """Density of a joint distribution of two outputs, on a grid that resolves any correlation.
 
-    Parameters
-    ----------
-    joint
-        The distribution of two outputs.
-    scores, values
-        Ascending normal scores, and the quantiles of both outputs there.
-    masses
-        Masses of the regions.
+    The values are the quantiles of both outputs at ascending normal scores.
     """
     if isinstance(joint, GaussianCopulaJoint):
         correlation = np.asarray(joint.correlation_matrix, np.float64)
@@ -112,8 +83,7 @@ def distribution_region(
     if mass > 1.0 - LARGEST_LOSS:
         density = density / mass
     levels = mass_levels(density, density * areas, masses)
-    _close_border(density)
-    return Region(x, y, density, levels)
+    return Region(x, y, _bordered(density), levels)
 
 
 def kernel_region(points: FloatArray, masses: Sequence[float], names: Sequence[str]) -> Region:
@@ -123,10 +93,7 @@ def kernel_region(points: FloatArray, masses: Sequence[float], names: Sequence[s
     :math:`n^{-1/6}` standard deviations), applied to a histogram in whitened coordinates, where
     strong correlation needs no finer grid. A level is a quantile of the densities at the draws, by
     cells, so that its region holds that fraction of the draws for any width of the kernel.
-
-    References
-    ----------
-    D. W. Scott, Multivariate Density Estimation (1992).
+    (D. W. Scott, Multivariate Density Estimation (1992).)
     """
     from scipy.ndimage import gaussian_filter
 
@@ -150,15 +117,15 @@ def kernel_region(points: FloatArray, masses: Sequence[float], names: Sequence[s
     width = (high - low) / cells
     smooth = gaussian_filter(counts, bandwidth / width, mode="constant")
     smooth /= len(points) * np.prod(width) * np.prod(np.diag(factor))
-    _close_border(smooth)
+    smooth = _bordered(smooth)
     levels = mass_levels(smooth, counts / len(points), masses)
     x, y = skewed([(e[1:] + e[:-1]) / 2 for e in edges], center, factor)
     return Region(x, y, smooth, levels)
 
 
-def _close_border(density: FloatArray) -> None:
-    """Set the border to zero."""
-    density[[0, -1]] = density[:, [0, -1]] = 0
+def _bordered(density: FloatArray) -> FloatArray:
+    """The density with a border of zeros."""
+    return np.pad(density[1:-1, 1:-1], 1)
 
 
 def skewed(

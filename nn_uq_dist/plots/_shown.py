@@ -1,12 +1,13 @@
 """Which outputs a figure shows, their distributions, draws and limits."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from nn_uq_dist import distributions
@@ -14,7 +15,7 @@ from nn_uq_dist.basics.checks import as_indices
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics import arguments
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions
-from nn_uq_dist.plots._panels import BLUE, GRAY
+from nn_uq_dist.plots._panels import BEHIND, BLUE, GRAY, SMALL, VERMILION, add_note, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,34 +37,16 @@ UNKNOWN = "predicted"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shown:
-    """The shown outputs, or one output at several points, in a row.
-
-    Attributes
-    ----------
-    functions
-        Functions of their distributions.
-    places
-        Positions among all outputs of the model, of all points in a row.
-    names, labels
-        Their names, and the same with units.
-    limits
-        The limits of each.
-    output
-        The one output, if these are points.
-    draws
-        Monte Carlo draws, shape ``(n, len(names))``, or None.
-    columns
-        The finite draws of each, sorted; empty without draws.
-    """
+    """The shown outputs, or one output at several points, in a row."""
 
     functions: OutputFunctions
-    places: list[int]
+    places: list[int]  # among all outputs of the model, of all points in a row
     names: list[str]
-    labels: list[str]
+    labels: list[str]  # with units
     limits: list[list[float]]
-    output: str | None
-    draws: NDArray[Any] | None
-    columns: list[FloatArray]
+    output: str | None  # the one output, if these are points
+    draws: Any  # ``(n, len(names))``, or None
+    columns: list[FloatArray]  # the finite draws of each, sorted; empty without draws
 
     @property
     def word(self) -> str:
@@ -79,6 +62,7 @@ class Shown:
         """Quantiles at the levels of the bands, shape ``(5, len(names))``."""
         return self.functions.values(ndtri(LEVELS))
 
+    @cached_property
     def densities(self) -> tuple[FloatArray, FloatArray]:
         """Points over the range of a density panel, and densities there, ``(401, len(names))``."""
         of = self.functions
@@ -91,9 +75,9 @@ class Shown:
         x = np.linspace(low, high, GRID_POINTS)
         return x, np.exp(of.scores_and_log_densities(x)[1])
 
-    def draw_density(self, axis: "Axes", j: int, curve: tuple[FloatArray, FloatArray]) -> None:
+    def draw_density(self, axis: "Axes", j: int) -> None:
         """Draw the density of an output over the histogram of all of its draws."""
-        x, density = (values[:, j] for values in curve)
+        x, density = (values[:, j] for values in self.densities)
         if self.draws is not None:
             counts, edges = np.histogram(self.columns[j], NUM_BINS, (x[0], x[-1]))
             heights = counts / (len(self.draws) * np.diff(edges))
@@ -114,31 +98,44 @@ class Shown:
         """Normal scores of all outputs at a limit."""
         return self.functions.scores(np.full((1, len(self.names)), limit))[0]
 
-    def limit_words(self, j: int) -> dict[float, str]:
-        """Each limit of an output, with the smaller of the probabilities on its sides."""
-        found = {}
+    def describe(self, axis: "Axes", j: int) -> None:
+        """Write the label of an output, its limits and notes."""
+        axis.set_xlabel(wrapped(self.labels[j]))
+        axis.margins(x=0.04)
         for limit in self.limits[j]:
-            score = self.scores_at(limit)[j]
-            sign = ">" if score > 0 else "<"
-            words = f"P({sign} {limit:g}) = {ndtr(-abs(score)):.2g}"
-            if self.draws is not None and (column := self.columns[j]).size:
-                rounded = limit
-                if self.draws.dtype.kind == "f":  # a limit of .1 is not below a float32 of .1
-                    rounded = float(self.draws.dtype.type(limit))
-                beyond = np.mean(column > rounded if score > 0 else column < rounded)
-                error = math.sqrt(beyond * (1 - beyond) / column.size)
-                words += f"\ndraws {_with_error(beyond, error)}"
-            found[limit] = words
-        return found
+            axis.axvline(limit, color=VERMILION, lw=1.2)
+        middle = sum(axis.get_xlim()) / 2
+        for k, limit in enumerate(self.limits[j]):
+            side = -1 if limit > middle else 1
+            axis.annotate(
+                self.limit_words(limit, j), (limit, 0.97 - 0.2 * k), va="top", color=VERMILION,
+                xycoords=axis.get_xaxis_transform(), xytext=(3 * side, 0), bbox=BEHIND,
+                textcoords="offset points", ha="right" if side < 0 else "left", fontsize=SMALL,
+            )  # fmt: skip
+        add_note(axis, self.notes(j))
+
+    def free_part(self, axis: "Axes") -> tuple[float, float]:
+        """Ends of the widest part of the first panel without a limit, in shares of its width."""
+        low, high = axis.get_xlim()
+        ends = sorted([0.0, 1.0, *((limit - low) / (high - low) for limit in self.limits[0])])
+        return max(itertools.pairwise(ends), key=lambda part: part[1] - part[0])
+
+    def limit_words(self, limit: float, j: int) -> str:
+        """The smaller of the probabilities above and below a limit, and the share of the draws."""
+        score = self.scores_at(limit)[j]
+        words = f"P({'>' if score > 0 else '<'} {limit:g}) = {ndtr(-abs(score)):.2g}"
+        if self.draws is not None and (column := self.columns[j]).size:
+            if self.draws.dtype.kind == "f":  # a limit of .1 is not below a float32 of .1
+                limit = float(self.draws.dtype.type(limit))
+            beyond = np.mean(column > limit if score > 0 else column < limit)
+            error = math.sqrt(beyond * (1 - beyond) / column.size)
+            words += f"\ndraws {_with_error(beyond, error)}"
+        return words
 
     def require_enough(self) -> None:
         """Raise if an output has too few finite draws."""
-        few = [
-            f"{name}: {column.size}"
-            for name, column in zip(self.names, self.columns, strict=True)
-            if column.size < arguments.MINIMUM_DRAWS
-        ]
-        if few:
+        columns = zip(self.names, self.columns, strict=False)  # no columns without draws
+        if few := [f"{k}: {x.size}" for k, x in columns if x.size < arguments.MINIMUM_DRAWS]:
             raise ValueError(
                 f"every shown output must have at least {arguments.MINIMUM_DRAWS} finite draws, "
                 f"got {', '.join(few)}; leave such outputs out with outputs="
@@ -203,9 +200,8 @@ def prepare(
 
 def as_outputs(outputs: Outputs | None, names: Sequence[str]) -> list[int]:
     """Return the positions of the outputs to show, which are given as positions or names."""
-    if outputs is None:
-        return list(range(len(names)))
-    return list(as_indices(outputs, len(names), "outputs", names))
+    chosen = range(len(names)) if outputs is None else outputs
+    return list(as_indices(chosen, len(names), "outputs", names))
 
 
 def labels_of(names: Sequence[str], units: Units | None) -> list[str]:

@@ -35,7 +35,6 @@ WRONG = [
     (summary, "output_names", ["a"], ValueError, "one name per output, 2, got 1"),
     (summary, "output_names", ["a", "a"], ValueError, "must differ, got a more than once"),
     (summary, "output_names", "ab", TypeError, "got the string 'ab'"),
-    (summary, "quantiles", [0.5, 1.0], ValueError, r"levels in \(0, 1\)"),
     (summary, "quantiles", 0.5, ValueError, r"levels in \(0, 1\)"),
     (summary, "quantiles", [0.5, 0.5], ValueError, "must differ"),
     (summary, "tails", [0.5], ValueError, r"tails must be a sequence of levels in \(0, 0.5\)"),
@@ -50,11 +49,16 @@ WRONG = [
     (to_datatree, "key", 3, TypeError, "key must be a JAX random key, got int"),
     (to_datatree, "distribution", np.zeros(3), TypeError, NO_DISTRIBUTION),
     (to_datatree, "distribution", COPULA.condition(0, 1.0), ValueError, "have other means"),
-    (joint_summary, "draws", np.zeros((200, 3)), ValueError, r"shape .*\(n, 2\).*\(200, 3\)"),
     (joint_summary, "key", 3, TypeError, "key must be a JAX random key, got int"),
     (joint_summary, "joint", None, TypeError, rf"{NO_JOINT}NoneType; pass .*\.joint\(\)"),
     (joint_summary, "joint", NORMAL, TypeError, f"{NO_JOINT}Normal"),
-    (joint_summary, "joint", COPULA, ValueError, r"event shape \(N_y,\) = \(2,\), got \(3,\)"),
+    (
+        joint_summary,
+        "joint",
+        COPULA,
+        ValueError,
+        r"event shape \(N_y,\) = \(2,\), got \(\) and \(3",
+    ),
     (joint_summary, "linearization", 3, TypeError, NO_MODEL),
     (sensitivity, "linearization", 3, TypeError, NO_MODEL),
     (sensitivity, "input_names", ["a"], ValueError, "one name per input, 3, got 1"),
@@ -64,33 +68,23 @@ WRONG = [
     (table, "limits", "3", TypeError, "limits must be an array of real numbers, got str"),
     (table, "limits", {"y[1]": np.nan}, ValueError, r"limits\['y\[1\]'\] must be numbers, got NaN"),
     (table, "limits", [1e7, 1e7 + 1], ValueError, "limits must differ in their first six digits"),
-    (
-        table,
-        "quantiles",
-        (5, 95),
-        ValueError,
-        r"quantiles must be .*\(5, 95\); pass fractions",
-    ),
+    (table, "quantiles", (5, 95), ValueError, r"quantiles must be .*\(5, 95\); pass fractions"),
     (table, "upper", "above", TypeError, "upper must be True or False, got 'above'; leave it out"),
 ]
 
 
-@pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
-def test_wrong_arguments_are_named(function):
-    for name, value, error, message in (row[1:] for row in WRONG if row[0] is function):
+def test_wrong_arguments_are_named():
+    for function, name, value, error, message in WRONG:
         with pytest.raises(error, match=message):
             function(**(RIGHT[function] | {name: value}))
 
 
-@pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
-def test_traced_arguments_are_refused(function):
-    words = f"got traced values; call {function.__name__} outside of jit, vmap and grad"
-    for name, value in RIGHT[function].items():
-        others = {other: RIGHT[function][other] for other in RIGHT[function] if other != name}
-        with pytest.raises(TypeError, match=words):
-            jax.jit(lambda value, name=name, others=others: function(**others, **{name: value}))(
-                value
-            )
+def test_traced_arguments_are_refused():
+    for function, right in RIGHT.items():
+        words = f"got traced values; call {function.__name__} outside of jit, vmap and grad"
+        for name in right:
+            with pytest.raises(TypeError, match=words):
+                jax.jit(lambda x, f=function, right=right, n=name: f(**right | {n: x}))(right[name])
 
 
 def test_constant_outputs_and_pairs_of_another_input_are_refused():

@@ -43,7 +43,7 @@ def test_draws_beyond_one_end_are_outside():
     make, known = KNOWN["float32"]
     x = np.stack([of.rvs(5_000, random_state=np.random.default_rng(0)) for of in known], axis=1)
     x[:50] = [-0.1, -0.5]
-    x[50:60] = [0.0, 0.0]  # at the end itself
+    x[50:60] = 0.0  # at the end itself
     tails = Tails(OutputFunctions(as_output_distribution(make())), x)
     np.testing.assert_array_equal(tails.is_outside.sum(axis=0), [50, 50])
     np.testing.assert_array_equal(tails.scores[:50], -np.inf)

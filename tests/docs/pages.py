@@ -71,14 +71,14 @@ def with_outputs(page: Path) -> str:
     """Return the text of a page with what its blocks print now."""
     text = page.read_text("utf-8")
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    done, start = [], 0
-    for match in BLOCK.finditer(text):
-        line = 1 + text.count("\n", 0, match.start(1))
-        output = Block(match[1], line, match[2]).run(page, namespace)
-        done += [text[start : match.start()], f"```python\n{match[1]}```"]
-        done += [f"\n\n```text\n{output.rstrip()}\n```"] if output.strip() else []
-        start = match.end()
-    return "".join([*done, text[start:]])
+    found = blocks(text)
+
+    def with_output(match: re.Match[str]) -> str:
+        output = next(found).run(page, namespace).rstrip()
+        shown = f"\n\n```text\n{output}\n```" if output else ""
+        return f"```python\n{match[1]}```{shown}"
+
+    return BLOCK.sub(with_output, text)
 
 
 if __name__ == "__main__":

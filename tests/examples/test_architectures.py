@@ -12,17 +12,15 @@ pytestmark = pytest.mark.viz
 
 
 def test_transmitted_light_against_quadrature(example):
-    coefficient = (jnp.asarray(2.0), jnp.array([0.7, -0.4, 0.3, 0.2]))
+    amplitudes = np.array([0.7, -0.4, 0.3, 0.2])
+    coefficient = (jnp.asarray(2.0), jnp.asarray(amplitudes))
 
     def attenuation(s):
-        return 2 + sum(
-            a * np.sin(k * np.pi * s) for k, a in zip(range(1, 5), coefficient[1], strict=True)
-        )
+        return 2 + np.sin(np.multiply.outer(s, np.pi * np.arange(1, 5))) @ amplitudes
 
     places = np.array([0.0, 0.3, 1.0])
-    np.testing.assert_allclose(
-        example.attenuation(coefficient, places), attenuation(places), rtol=1e-5
-    )
+    found = example.attenuation(coefficient, places)
+    np.testing.assert_allclose(found, attenuation(places), rtol=1e-5)
     expected = [np.exp(-scipy.integrate.quad(attenuation, 0, place)[0]) for place in places]
     np.testing.assert_allclose(example.transmitted(coefficient, places), expected, rtol=1e-5)
 
@@ -53,11 +51,8 @@ def test_spectral_convolution_turns_and_scales_each_mode(example):
         v = np.zeros((x.size, width), np.float32)
         v[:, 3] = np.cos(mode * x)
         found = example.spectral_convolution(weights, jnp.asarray(v))
-        if mode < modes:
-            real, imaginary = weights[:, mode, :, 3]
-            expected = np.outer(np.cos(mode * x), real) - np.outer(np.sin(mode * x), imaginary)
-        else:
-            expected = np.zeros((x.size, width))
+        real, imaginary = weights[:, mode, :, 3] if mode < modes else np.zeros((2, width))
+        expected = np.outer(np.cos(mode * x), real) - np.outer(np.sin(mode * x), imaginary)
         np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
@@ -67,10 +62,8 @@ def linear_logits(num_draws):
     loc = rng.normal(size=(3, 1, 5)).astype(np.float32)
     jacobian = rng.normal(size=(3, 1, 5, 6)).astype(np.float32)
     widths = np.array([0.3, 1.0], np.float32)
-    distribution = nuq.Input.box(jnp.zeros((3, 1, 6)), widths[:, None])
-    linear = nuq.Linearization(
-        np.broadcast_to(loc, (3, 2, 5)), np.broadcast_to(jacobian, (3, 2, 5, 6)), distribution
-    )
+    f = nuq.Input.box(jnp.zeros((3, 1, 6)), widths[:, None])
+    linear = nuq.Linearization(np.repeat(loc, 2, axis=1), np.repeat(jacobian, 2, axis=1), f)
     inputs = rng.uniform(-1, 1, size=(num_draws, 1, 2, 6)) * widths[:, None]
     logits = loc + np.einsum("mwij,nmwj->nmwi", jacobian, inputs)
     return linear, widths, logits
@@ -98,10 +91,8 @@ def test_change_bounds_hold_the_share_of_draws(example):
 def test_change_probabilities_of_a_linear_model(example):
     num_draws = 20_000
     linear, widths, logits = linear_logits(num_draws)
-    result = example.Propagated(linear, logits)
-    found = example.change_probabilities(
-        result, jnp.asarray(widths), jax.random.key(0), progress=False
-    )
+    given = example.Propagated(linear, logits), jnp.asarray(widths), jax.random.key(0)
+    found = example.change_probabilities(*given, progress=False)
     expected = (logits.argmax(axis=-1) != np.asarray(linear.loc).argmax(axis=-1)).mean(axis=0)
     np.testing.assert_array_equal(found["Monte Carlo"], expected)
     error = 4 * np.sqrt(0.5 / num_draws)  # of a difference; by chance in 4 of 10,000 runs, at most

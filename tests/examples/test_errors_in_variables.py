@@ -27,25 +27,33 @@ def test_errors_in_variables_runs(example, run):
     assert sum(line.startswith("  marginalized less") for line in lines) == 8
 
 
+UNIT = dist.Uniform(-1.0, 1.0)
+ROWS = jnp.array([[1.0, 2.0], [1.0, -1.0], [0.5, 1.5]])
+
+
+def likelihoods(latent, data, values, deviations):
+    """Those of the latent model at deviations of the inputs."""
+
+    def likelihood(deviation):
+        whole, _ = log_density(latent, data, {}, {**values, "deviation": deviation})
+        return jnp.exp(whole - UNIT.log_prob(deviation).sum())
+
+    return jax.vmap(likelihood)(deviations)
+
+
 @pytest.mark.parametrize("num_outputs", [1, 3])
 def test_marginalized_likelihood_is_that_of_the_latent_model(example, num_outputs):
     """A linear network of two inputs: integrate the latent model's likelihood by Monte Carlo."""
     x, y = jnp.array([[0.5, -0.2]]), jnp.array([[0.4, 0.1, 0.5]])[:, :num_outputs]
-    rows = jnp.array([[1.0, 2.0], [1.0, -1.0], [0.5, 1.5]])[:num_outputs]
+    rows = ROWS[:num_outputs]
     medians, values = jnp.array([0.3, 0.2]), {"beta": jnp.array(0.4), "sigma": jnp.array(0.25)}
     model = example.marginalized_model()
     data = (medians, x, y, x @ rows.T, rows[None])
     density, _ = log_density(model, data, {}, values)
 
     latent = example.latent_model(lambda f: f @ rows.T)
-    unit = dist.Uniform(-1.0, 1.0)
-    deviations = unit.sample(jax.random.key(0), (20_000, 1, 2))
-
-    def likelihood(deviation):
-        whole, _ = log_density(latent, (medians, x, y), {}, {**values, "deviation": deviation})
-        return jnp.exp(whole - unit.log_prob(deviation).sum())
-
-    terms = np.asarray(jax.vmap(likelihood)(deviations), float)
+    deviations = UNIT.sample(jax.random.key(0), (20_000, 1, 2))
+    terms = np.asarray(likelihoods(latent, (medians, x, y), values, deviations), float)
     # Fails once in 10^6 keys.
     assert abs(np.exp(density) - terms.mean()) < 5 * terms.std() / len(terms) ** 0.5
 
@@ -53,23 +61,16 @@ def test_marginalized_likelihood_is_that_of_the_latent_model(example, num_output
 @pytest.mark.slow
 def test_relinearized_likelihood_where_the_network_bends(example):
     """Two inputs, three outputs: quadrature of the latent model's likelihood is the reference."""
-    rows = jnp.array([[1.0, 2.0], [1.0, -1.0], [0.5, 1.5]])
 
     def net(f):
-        return jnp.exp(f @ rows.T / 2)
+        return jnp.exp(f @ ROWS.T / 2)
 
     x, y = jnp.array([[0.2, -0.3]]), net(jnp.array([[0.8, 0.4]]))
     medians, values = jnp.array([0.7, 0.2]), {"beta": jnp.array(1.0), "sigma": jnp.array(0.1)}
-    latent = example.latent_model(net)
-    unit = dist.Uniform(-1.0, 1.0)
-    nodes = unit.icdf((jnp.arange(400) + 0.5) / 400)
+    nodes = UNIT.icdf((jnp.arange(400) + 0.5) / 400)
     deviations = jnp.stack(jnp.meshgrid(nodes, nodes), axis=-1).reshape(-1, 1, 2)
-
-    def likelihood(deviation):
-        whole, _ = log_density(latent, (medians, x, y), {}, {**values, "deviation": deviation})
-        return jnp.exp(whole - unit.log_prob(deviation).sum())
-
-    reference = float(jnp.log(jax.vmap(likelihood)(deviations).mean()))
+    terms = likelihoods(example.latent_model(net), (medians, x, y), values, deviations)
+    reference = float(jnp.log(terms.mean()))
     linear = linearize(net, Input.box(x, half_width=1.0))
     fixed = (medians, x, y, linear.loc, linear.jacobian)
     tangent, _ = log_density(example.marginalized_model(), fixed, {}, values)
@@ -81,8 +82,7 @@ def test_relinearized_likelihood_where_the_network_bends(example):
     density, gradient = with_gradient(values)
     assert density == pytest.approx(reference, abs=0.02)
     # The fit moves with both, and the gradient knows.
-    for name in values:
-        above, below = (
-            with_gradient({**values, name: values[name] + move})[0] for move in (0.01, -0.01)
-        )
+    for name, value in values.items():
+        moved = ({**values, name: value + move} for move in (0.01, -0.01))
+        above, below = (with_gradient(at)[0] for at in moved)
         assert gradient[name] == pytest.approx(float(above - below) / 0.02, rel=0.05)

@@ -1,6 +1,7 @@
 """What all figures share: axes, names, styles, models, batches, odd draws, messages."""
 
 import warnings
+from contextlib import nullcontext
 from functools import partial
 
 import jax
@@ -44,11 +45,6 @@ def draws():
     return np.asarray(NORMAL.sample(KEY, (2000,)), np.float64)
 
 
-def boxes(figure):
-    drawn = [axis for axis in figure.axes if axis.axison]
-    return [x.get_tightbbox() for x in drawn] + [x.get_window_extent() for x in figure.legends]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("names", [NAMES, LONG_NAMES], ids=["short", "long"])
@@ -58,11 +54,12 @@ def test_new_figures_fit_their_page_and_change_no_style(draws, name, names, tmp_
     figure.savefig(tmp_path / "figure.png")
     assert dict(mpl.rcParams) == before
     assert plt.get_fignums() == [figure.number]
-    found = boxes(figure)
-    for j, box in enumerate(found):
+    boxes = [axis.get_tightbbox() for axis in figure.axes if axis.axison]
+    boxes += [legend.get_window_extent() for legend in figure.legends]
+    for j, box in enumerate(boxes):
         assert figure.bbox.x0 - 1 <= box.x0 < box.x1 <= figure.bbox.x1 + 1
         # A pixel is allowed: tick marks at the edge of two panels may touch.
-        assert not any(box.padded(-1).overlaps(other.padded(-1)) for other in found[:j])
+        assert not any(box.padded(-1).overlaps(other.padded(-1)) for other in boxes[:j])
 
 
 @pytest.mark.slow
@@ -80,9 +77,6 @@ def test_given_axes_are_drawn_on_and_pyplot_is_left_alone(draws, name):
         FIGURES[name](NORMAL, draws, ax=np.ravel(own.axes + own.axes)[:2])
     with pytest.raises(ValueError, match="got 1 of type str"):
         FIGURES[name](NORMAL, draws, ax="axes")
-
-
-# -- models ----------------------------------------------------------------------------------------
 
 
 def network(x):
@@ -126,16 +120,12 @@ def test_a_batch_is_shown_by_bands_alone(many):
     assert axis.get_ylabel() == "y[1] (mm)"
     (axis,) = plots.plot_band(lin[0], units="mm").axes
     assert axis.get_ylabel() == "mm"
-    with pytest.raises(TypeError, match=r"units must be a text or a dict .*, got int; pass 'm' or"):
-        plots.plot_band(lin[0], units=3)
     (axis,) = plots.plot_band(lin, outputs=[1], point_names=["a", "b", "c"], limits=0.5).axes
     assert [text.get_text() for text in axis.get_xticklabels()] == ["a", "b", "c"]
     table = nuq.diagnostics.table(lin, limits=0.5)["P(> 0.5)"].unstack()["y[1]"]
     place = "abc"[table.argmax()]
     assert axis.texts[0].get_text() == f"largest P(> 0.5) = {table.max():.2g}, at {place}"
 
-
-# -- odd draws -------------------------------------------------------------------------------------
 
 FEW = "must (hold|have) at least 100 (rows|finite)"
 LINE = "draws must have a density, got draws of outputs"
@@ -158,15 +148,11 @@ def test_odd_draws_give_a_figure_or_say_what_is_wrong(draws, name):
         changed = draws.copy()
         changed[:, 1] = change(draws[:, 1])
         options = {"outputs": [0, 1]} if name == "joint" else {}
-        fails = message and (
-            name == "joint" or (name in {"calibration", "tails"} and message is FEW)
-        )
-        if fails:
-            with pytest.raises(ValueError, match=message):
-                FIGURES[name](NORMAL, changed, **options)
-        else:
+        failing = {"joint", "calibration", "tails"} if message is FEW else {"joint"}
+        fails = pytest.raises(ValueError, match=message) if message else nullcontext()
+        with fails if name in failing else nullcontext():
             FIGURES[name](NORMAL, changed, **options).canvas.draw()
-            plt.close("all")
+        plt.close("all")
 
 
 @pytest.mark.parametrize("name", [*OF_OUTPUTS, "joint"])
@@ -181,8 +167,6 @@ def test_draws_that_are_left_out_are_told_once_and_counted(draws, name):
     assert "5 draws not finite" in notes
     assert name == "joint" or "3 draws not finite" in notes
 
-
-# -- wrong arguments -------------------------------------------------------------------------------
 
 WRONG = [
     ("calibration", {"draws": np.zeros((200, 2))}, ValueError, r"\(n, 3\), got \(200, 2\)"),
@@ -206,6 +190,9 @@ def test_wrong_arguments_are_named(draws):
             FIGURES[name](**{"model": NORMAL, "draws": draws} | wrong)
     with pytest.raises(ValueError, match="one name per input, 4, got 1"):
         plots.plot_sensitivity(LIN, input_names=["a"])
+
+    with pytest.raises(TypeError, match=r"units must be a text or a dict .*, got int; pass 'm' or"):
+        plots.plot_band(NORMAL, units=3)
 
 
 def test_one_output_of_one_row_of_points(many):

@@ -204,15 +204,15 @@ def draw(results: dict[str, dict[str, np.ndarray]]) -> Any:
         distribution = scipy.stats.binom(number, points)
         low, high = distribution.ppf(level / 2) / number, distribution.isf(level / 2) / number
         axis.fill_between(points, low - points, high - points, step="mid", color=GRAY, lw=0,
-                          label="95% of uniform ranks")  # fmt: skip
+                          label="95% of right posteriors")  # fmt: skip
         for name, color in zip(PARAMETERS, (BLUE, VERMILION), strict=True):
             difference = counts_below(found[name]) / number - points
             axis.step(points, difference, where="mid", color=color, label=name)
         axis.axhline(0, color="black", lw=0.6)
         axis.set_title(REGIMES[regime].title, fontsize="medium")
         axis.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel("rank of the truth / number of draws", fontsize="medium")
-    figure.supylabel("distribution function less the uniform one", fontsize="medium")
+    figure.supxlabel("share of posterior draws below the true value", fontsize="medium")
+    figure.supylabel("share of data sets with less, minus the right one", fontsize="medium")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
     return figure
