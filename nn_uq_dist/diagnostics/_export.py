@@ -105,7 +105,7 @@ def to_datatree(
     """
     arguments.require_numbers("to_datatree", distribution, draws, key)
     marginals, shape = arguments.as_marginals(distribution, batched=True)
-    values = _as_storable(arguments.as_draws(draws, shape))
+    values = _as_storable(arguments.as_draws(distribution, draws, shape))
     names = arguments.names_of_outputs(distribution, output_names, shape[-1])
     batch_shape = shape[:-1]
     key = jax.random.key(0) if key is None else checks.as_key("key", key)

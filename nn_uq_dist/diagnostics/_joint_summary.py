@@ -208,7 +208,7 @@ def joint_summary(
     arguments.require_numbers("joint_summary", linearization, draws, key, joint)
     remedy = "take one point: joint_summary(model[i], draws[:, i], ...), or with pairs[i]"
     size = arguments.as_model(linearization, remedy).num_outputs
-    values = arguments.as_draws(draws, (size,))
+    values = arguments.as_draws(linearization, draws, (size,))
     names = arguments.names_of_outputs(linearization, output_names, size)
     key = checks.as_key("key", key)
     joint = arguments.as_joint_distribution(joint, size)

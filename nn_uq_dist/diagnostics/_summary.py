@@ -150,8 +150,7 @@ def summary(
     checks.require_extra("arviz_stats", "diagnostics.summary")
     arguments.require_numbers("summary", marginals, draws, joint, quantiles, tails)
     distribution, shape = arguments.as_marginals(marginals, batched=True)
-    values = arguments.as_draws(draws, shape)
-    arguments.require_same_input(marginals, draws)
+    values = arguments.as_draws(marginals, draws, shape)
     names = arguments.names_of_outputs(marginals, output_names, shape[-1])
     batch_shape = shape[:-1]
     asked = arguments.as_levels("quantiles", quantiles)

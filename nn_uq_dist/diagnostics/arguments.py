@@ -131,12 +131,31 @@ def as_model(linearization: object, remedy: str | None = None) -> LinearModel:
     return linearization
 
 
-def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
+def _require_same_input(model: object, draws: NetworkDraws) -> None:
+    """Raise if pairs were drawn from another input than that of the model."""
+    mine = getattr(model, "input", None)
+    if not isinstance(draws, PairedDraws) or mine is None:
+        return
+    both = mine, draws.linearization.input
+    first, second = (
+        np.array(np.broadcast_arrays(part.mean, part.standard_deviation), float) for part in both
+    )
+    # A model of one's own may have the same input in another type.
+    if first.shape != second.shape or (abs(first - second) > 1e-3 * first[1]).any():
+        raise ValueError(
+            "draws must be pairs of the model's input, got pairs whose inputs have another mean or "
+            "standard deviation; pass paired_draws(network, linearization, key, num_samples) with "
+            "the same input"
+        )
+
+
+def as_draws(model: object, draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
     """Return the draws as real numbers, one column for each output and point.
 
-    Of pairs they are those of the network. The `shape` of one must be ``(..., N_y)``; numbers
-    beyond 1e150 become infinite.
+    Of pairs, which must be those of the model's input, they are those of the network. The `shape`
+    of one must be ``(..., N_y)``; numbers beyond 1e150 become infinite.
     """
+    _require_same_input(model, draws)
     if isinstance(draws, PairedDraws):
         draws = draws.network
     values = np.asarray(draws)
@@ -162,24 +181,6 @@ def as_draws(draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
     if values.dtype == np.float64 and (too_large := np.abs(values) > LARGEST_DRAW).any():
         return np.where(too_large, np.copysign(np.inf, values), values)
     return values
-
-
-def require_same_input(model: object, draws: NetworkDraws) -> None:
-    """Raise if pairs were drawn from another input than that of the model."""
-    mine = getattr(model, "input", None)
-    if not isinstance(draws, PairedDraws) or mine is None:
-        return
-    both = mine, draws.linearization.input
-    first, second = (
-        np.array(np.broadcast_arrays(part.mean, part.standard_deviation), float) for part in both
-    )
-    # A model of one's own may have the same input in another type.
-    if first.shape != second.shape or (abs(first - second) > 1e-3 * first[1]).any():
-        raise ValueError(
-            "draws must be pairs of the model's input, got pairs whose inputs have another mean or "
-            "standard deviation; pass paired_draws(network, linearization, key, num_samples) with "
-            "the same input"
-        )
 
 
 def is_made_of(model: object, draws: NetworkDraws) -> bool:

@@ -192,7 +192,7 @@ def prepare(
         distribution = distributions.as_output_distribution(
             distributions.batch_entries(distribution, np.array(columns))
         )
-    values = None if draws is None else arguments.as_draws(draws, shape)[:, columns]
+    values = None if draws is None else arguments.as_draws(model, draws, shape)[:, columns]
     finite = [] if values is None else arguments.finite_draws(values, names)
     functions = OutputFunctions(distribution)
     return Shown(functions, columns, names, labels, own_limits, output, values, finite)

@@ -93,5 +93,11 @@ def test_constant_outputs_and_pairs_of_another_input_are_refused():
         to_datatree(constant, **DRAWS)
     wide, narrow = (nuq.linearize(jnp.tanh, nuq.Input.box(jnp.zeros(2), b)) for b in (0.8, 0.5))
     pairs = nuq.paired_draws(jnp.tanh, wide, jax.random.key(0), 200, progress=False)
-    with pytest.raises(ValueError, match="pairs whose inputs have another mean or standard"):
-        summary(narrow, pairs, progress=False)
+    for show in (
+        summary,
+        to_datatree,
+        nuq.plots.plot_tails,
+        lambda model, draws: joint_summary(model, draws, jax.random.key(1), model.joint()),
+    ):
+        with pytest.raises(ValueError, match="pairs whose inputs have another mean or standard"):
+            show(narrow, pairs)
