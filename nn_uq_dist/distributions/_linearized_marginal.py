@@ -112,9 +112,6 @@ class LinearizedMarginal(OutputDistribution):
             checks.require_finite("normal_scale", self.normal_scale, remedy)
             checks.require_nonnegative("normal_scale", self.normal_scale, remedy)
         super().validate_args(strict)
-        self._refuse_point_masses()
-
-    def _refuse_point_masses(self) -> None:
         if not checks.is_concrete(self.weights, self.normal_scale):
             return
         degenerate = np.all(np.asarray(self.weights) == 0, axis=-1)

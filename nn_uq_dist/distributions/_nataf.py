@@ -26,8 +26,7 @@ from nn_uq_dist.distributions._adapted_distribution import (
     as_output_distribution,
     require_univariate,
 )
-from nn_uq_dist.distributions._contract_output import OutputDistribution
-from nn_uq_dist.distributions._value_rule import Moments, moments_of
+from nn_uq_dist.distributions._contract_output import Moments, OutputDistribution, moments_of
 from nn_uq_dist.distributions.correlation_matrices import as_correlation
 
 _MAX_ITERATIONS = 60
@@ -161,35 +160,20 @@ def covariance_of_scores(coefficients: Array, correlation: Array) -> tuple[Array
     return value * correlation, slope * correlation + value
 
 
-def covariance_of_outputs(
-    distribution: OutputDistribution,
-    correlation: Array,
-    loc: Array | None = None,
-    scale: Array | None = None,
-) -> Array:
+@jax.jit
+def covariance_of_outputs(rule: HermiteRule, correlation: Array) -> Array:
     """Covariance matrix of outputs whose scores have this correlation matrix.
-
-    Parameters
-    ----------
-    distribution, loc, scale
-        As for `hermite_rule`.
-    correlation : Array, shape (..., N_y, N_y)
 
     Examples
     --------
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> from nn_uq_dist.distributions._nataf import covariance_of_outputs
+    >>> from nn_uq_dist.distributions._nataf import covariance_of_outputs, hermite_rule
     >>> uniform = nuq.LinearizedMarginal(jnp.zeros(2), [[1.0], [2.0]])
     >>> rho = jnp.array([[1.0, 0.5], [0.5, 1.0]])
-    >>> print(f"{covariance_of_outputs(uniform, rho)[0, 1]:.4f}")
+    >>> print(f"{covariance_of_outputs(hermite_rule(uniform), rho)[0, 1]:.4f}")
     0.3217
     """
-    return _covariance(hermite_rule(distribution, loc, scale), correlation)
-
-
-@jax.jit
-def _covariance(rule: HermiteRule, correlation: Array) -> Array:
     coefficients, unit = hermite_coefficients(rule)
     covariance, _ = covariance_of_scores(coefficients, correlation)
     diagonal = jnp.eye(correlation.shape[-1], dtype=bool)

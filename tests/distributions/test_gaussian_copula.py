@@ -379,19 +379,19 @@ MISTAKES = {
     ),
     "means of scores": (
         lambda: GaussianCopulaConditional(three(), np.zeros(2), UNIT),
-        r"score_loc must have shape \(..., 3\).*got \(2,\); pass",
+        r"score_loc must have shape \(..., N_y\) with N_y = 3, got shape \(2,\); pass",
     ),
     "factor of scores": (
         lambda: GaussianCopulaConditional(three(), np.zeros(3), np.eye(2)),
-        r"score_tril must have.*3, 3.*got \(2, 2\); pass",
+        r"score_tril must have one row per marginal, got shape \(2, 2\) for 3",
     ),
     "value of one output": (
         lambda: uniform().log_prob(np.zeros((3, 2))),
-        r"value must have shape \(..., 3\).*got.*marginalize",
+        r"value must have shape \(..., N_y\) with N_y = 3, got.*marginalize",
     ),
     "values": (
         lambda: of_two().marginal_cdf(np.zeros((5, 3))),
-        r"value must broadcast.*\(2, 3\), got.*\(5, 3\); insert",
+        r"axes of value must broadcast.*got value \(5,\), batch_shape \(2,\); make",
     ),
     "text": (lambda: uniform().log_prob("y"), "value must be an array of real numbers, got str"),
     "probabilities": (
@@ -404,7 +404,7 @@ MISTAKES = {
     ),
     "one value of two": (
         lambda: uniform().condition((0, 1), 0.1),
-        r"values must have shape \(..., 2\).*got shape \(\).*pass as many",
+        r"values must have shape .* with k = 2, got shape \(\); pass as many",
     ),
     "batch of values": (
         lambda: of_two().condition((0, 1), np.zeros((3, 2))),
