@@ -142,16 +142,17 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         argument = self.__dict__.get(name)
         if isinstance(argument, dist.Distribution):
             rest = argument.batch_shape[len(self.batch_shape) :]
-            wide = rebuilt(self, **{name: argument.expand((*shape, *rest))})
+            wide: Any = argument.expand((*shape, *rest))
         elif argument is not None and name in self.arg_constraints:
             # Known numbers stay known under `jit`, where values are checked against the support.
             xp = np if isinstance(argument, np.ndarray) else jnp
             event_dim = self.arg_constraints[name].event_dim
             rest = jnp.shape(argument)[jnp.ndim(argument) - event_dim :]
-            wide = rebuilt(self, **{name: xp.broadcast_to(xp.asarray(argument), (*shape, *rest))})
+            wide = xp.broadcast_to(xp.asarray(argument), (*shape, *rest))
         else:
             return super().expand(shape)
-        return wide if wide.batch_shape == shape else super().expand(shape)
+        found = rebuilt(self, **{name: wide})
+        return found if found.batch_shape == shape else super().expand(shape)
 
     def _expanded_shape(self, batch_shape: Sequence[int]) -> tuple[int, ...]:
         """The wider batch shape, or an error."""

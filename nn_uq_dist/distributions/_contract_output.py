@@ -22,8 +22,9 @@ from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
 from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.distributions._contract import Distribution
 
-# he_k phi is at most about sqrt(phi): 1e-11 at the end of the range.
-_ENDS = (*np.arange(0, 6, 0.5), 6, 7, 8, 10)
+# Normal scores of the ends of the panels. he_k phi is at most about sqrt(phi): 1e-11 at the last.
+_POSITIVE_ENDS = (*np.arange(0.5, 6, 0.5), 6, 7, 8, 10)
+_ENDS = np.array([*(-end for end in _POSITIVE_ENDS[::-1]), 0, *_POSITIVE_ENDS])
 
 
 class ValueRule(NamedTuple):
@@ -50,12 +51,6 @@ class Moments(NamedTuple):
     def standard_deviation(self) -> Array:
         """Standard deviations of the outputs."""
         return _standard_deviation(self.probabilities, self.deviations)
-
-
-def score_ends(dtype: Any, rank: int) -> np.ndarray:
-    """Normal scores of the ends of the panels, with axes for so many axes of a batch."""
-    ends = np.array([*(-end for end in _ENDS[:0:-1]), *_ENDS], dtype)
-    return ends.reshape(-1, *(1,) * rank)
 
 
 @one_program
@@ -261,7 +256,7 @@ class OutputDistribution(Distribution):
         loc, scale : Array, optional
             Mean and standard deviation of the normal scores that matter. Default: 0 and 1.
         """
-        scores: Any = score_ends(self._dtype, len(self.batch_shape))
+        scores: Any = _ENDS.astype(self._dtype).reshape(-1, *(1,) * len(self.batch_shape))
         if loc is not None and scale is not None:
             scores = loc + scale * scores
         ends = self.approximate_quantile(scores)

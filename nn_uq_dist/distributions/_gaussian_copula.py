@@ -230,12 +230,12 @@ class GaussianCopulaConditional(ScoreDistribution):
     @property
     def mean(self) -> Array:
         """Means of the outputs, by quadrature over their scores."""
-        return jnp.broadcast_to(self._conditional_moments()[1].mean, self.shape())
+        return jnp.broadcast_to(self._conditional_moments()[-1].mean, self.shape())
 
     @property
     def variance(self) -> Array:
         """Variances of the outputs, by quadrature over their scores."""
-        scale = self._conditional_moments()[1].standard_deviation
+        scale = self._conditional_moments()[-1].standard_deviation
         return jnp.broadcast_to(products(scale), self.shape())
 
     def marginalize(self, indices: int | Sequence[int]) -> "GaussianCopulaConditional":

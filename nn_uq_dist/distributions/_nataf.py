@@ -43,39 +43,32 @@ class HermiteRule(NamedTuple):
     standard_deviation: Array
 
 
-def hermite_rule(
-    distribution: OutputDistribution, loc: Array | None = None, scale: Array | None = None
-) -> HermiteRule:
-    """Return what Hermite coefficients are made from.
+def hermite_rule(distribution: OutputDistribution) -> HermiteRule:
+    """What Hermite coefficients of outputs with standard normal scores are made from."""
+    rule = distribution.value_rule()
+    scores = distribution.normal_score(rule.values)
+    return HermiteRule(scores, rule.lengths, distribution.standard_deviation)
+
+
+def conditional_moments(
+    distribution: OutputDistribution, loc: Array, scale: Array
+) -> tuple[Array, Array, Moments]:
+    """Scores at nodes over the values, lengths ``dy``, and moments, for normal scores of this kind.
 
     Parameters
     ----------
     distribution : OutputDistribution
         ``batch_shape (..., N_y)``.
-    loc, scale : Array, shape (..., N_y), optional
-        Mean and standard deviation of the normal scores; the polynomials are those of the
-        standardized scores. Default: standard normal scores.
+    loc, scale : Array, shape (..., N_y)
+        Mean and standard deviation of the normal scores.
     """
-    if loc is None or scale is None:
-        rule = distribution.value_rule()
-        scores = distribution.normal_score(rule.values)
-        return HermiteRule(scores, rule.lengths, distribution.standard_deviation)
-    rule = distribution.value_rule(loc, scale)
-    scores, moments = conditional_moments(distribution, loc, scale)
-    return HermiteRule((scores - loc) / scale, rule.lengths, moments.standard_deviation)
-
-
-def conditional_moments(
-    distribution: OutputDistribution, loc: Array, scale: Array
-) -> tuple[Array, Moments]:
-    """Scores at nodes over the values, and moments for normal scores with this distribution."""
     rule = distribution.value_rule(loc, scale)
     scores, logs = distribution.normal_score_and_log_prob(rule.values)
     # At the edge of the support, where scores are infinite, there is no probability.
     at_edge = jnp.isinf(scores)
     safe = jnp.where(at_edge, 0, scores)
     weighted = logs + 0.5 * (safe**2 - ((safe - loc) / scale) ** 2)
-    return scores, moments_of(rule, jnp.where(at_edge, -jnp.inf, weighted))
+    return scores, rule.lengths, moments_of(rule, jnp.where(at_edge, -jnp.inf, weighted))
 
 
 def hermite_coefficients(rule: HermiteRule) -> tuple[Array, Array]:

@@ -40,7 +40,6 @@ from nn_uq_dist.distributions._nataf import (
     HermiteRule,
     conditional_moments,
     covariance_of_outputs,
-    hermite_rule,
 )
 from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.distributions._transforms import NormalScoreTransform
@@ -201,19 +200,20 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
     def _score_scale(self) -> Array:
         return jnp.linalg.norm(self._score_tril, axis=-1)
 
-    def _conditional_moments(self) -> tuple[Array, Moments]:
-        """Scores at nodes over the values of each output, and moments of the outputs."""
+    def _conditional_moments(self) -> tuple[Array, Array, Moments]:
+        """Scores at nodes over the values of each output, lengths, and moments of the outputs."""
         distribution = as_output_distribution(self.marginals)
         return conditional_moments(distribution, self._score_loc, self._score_scale)
 
     def _hermite_rule(self) -> HermiteRule:
         """What the covariance of the outputs is made from."""
-        distribution = as_output_distribution(self.marginals)
-        return hermite_rule(distribution, self._score_loc, self._score_scale)
+        scores, lengths, moments = self._conditional_moments()
+        standardized = (scores - self._score_loc) / self._score_scale
+        return HermiteRule(standardized, lengths, moments.standard_deviation)
 
     def entropy(self) -> Array:
         """Differential entropy: that of the scores plus ``sum E[log dy_j/dz_j]``, by quadrature."""
-        scores, moments = self._conditional_moments()
+        scores, _, moments = self._conditional_moments()
         values = moments.mean + moments.deviations
         inside, safe = safe_values(self.marginals.support, values)
         slopes = log_normal_density(scores) - self.marginals.log_prob(safe)
