@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -87,6 +88,11 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     def __repr__(self) -> str:
         parameters = (name for name in self.arg_constraints if name in self.__dict__)
         return summary_line(self, "batch_shape", "event_shape", *parameters)
+
+    @property
+    def _dtype(self) -> jnp.dtype:
+        """Floating-point type of the results, at least single precision."""
+        return jnp.promote_types(checks.float_dtype(*jax.tree.leaves(self)), jnp.float32)
 
     def _set_parameters(self, batch_shape: tuple[int, ...], **parameters: Any) -> None:
         """Keep parameters with as many axes as the batch: those of `vmap` come in front of all."""

@@ -166,11 +166,6 @@ class OutputDistribution(Distribution):
     def from_normal_score(self, z: ArrayLike) -> Array:
         r"""Value with normal score ``z``, the quantile :math:`F^{-1}(\Phi(z))`."""
 
-    @property
-    def _dtype(self) -> jnp.dtype:
-        """Floating-point type of the parameters."""
-        return jnp.result_type(self.mean)
-
     def _fitting(self, name: str, value: ArrayLike) -> Any:
         """The argument of a method as an array that broadcasts against ``batch_shape``."""
         given = as_numeric(name, value)
@@ -242,7 +237,7 @@ class OutputDistribution(Distribution):
 
     def kinks(self) -> Array:
         """Values at which the density bends or jumps, shape ``(m,) + batch_shape``."""
-        return jnp.zeros((0, *self.batch_shape), jnp.result_type(self.mean))
+        return jnp.zeros((0, *self.batch_shape), self._dtype)
 
     def approximate_quantile(self, z: Array) -> Array:
         """Value whose normal score is roughly ``z``, increasing, for the panels of quadratures."""

@@ -36,11 +36,7 @@ from nn_uq_dist.distributions._contract_joint import (
     refuse_values,
 )
 from nn_uq_dist.distributions._contract_output import Moments
-from nn_uq_dist.distributions._nataf import (
-    HermiteRule,
-    conditional_moments,
-    covariance_of_outputs,
-)
+from nn_uq_dist.distributions._nataf import HermiteRule, conditional_moments, covariance_of_outputs
 from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.distributions._transforms import NormalScoreTransform
 
