@@ -143,10 +143,7 @@ FAMILIES = {
         lambda: dist.StudentT(4.0, jnp.array([0.0, 1.0]), 2.0),
         [scipy.stats.t(4.0, m, 2.0) for m in (0, 1)],
     ),
-    "expanded": (
-        lambda: dist.Gumbel(1.0, 2.0).expand((2,)),
-        [scipy.stats.gumbel_r(1.0, 2.0)] * 2,
-    ),
+    "expanded": (lambda: dist.Gumbel(1.0, 2.0).expand((2,)), [scipy.stats.gumbel_r(1.0, 2.0)] * 2),
     "truncated": (
         lambda: dist.TruncatedNormal(jnp.zeros(2), jnp.array([1.0, 2.0]), low=-1.0, high=2.0),
         [scipy.stats.truncnorm(-1, 2), scipy.stats.truncnorm(-0.5, 1, scale=2)],
@@ -341,11 +338,7 @@ def three(*batch_shape, kind=dist.Normal):
     [
         (GaussianCopulaJoint, (three(), np.eye(2)), r"got shape \(2, 2\) for 3 .*expand"),
         (GaussianCopulaJoint, (dist.Normal(), UNIT), r"batch_shape .*got \(\) from Normal; use .e"),
-        (
-            GaussianCopulaJoint,
-            (three(2), [UNIT] * 4),
-            r"broadcast, got marginals \(2,\).*\(4,\);",
-        ),
+        (GaussianCopulaJoint, (three(2), [UNIT] * 4), r"broadcast, got marginals \(2,\).*\(4,\);"),
         (GaussianCopulaConditional, (three(), np.zeros(2), UNIT), "score_loc .* N_y = 3, got.*; p"),
         (GaussianCopulaConditional, (three(), np.zeros(3), np.eye(2)), "score_tril must .* for 3"),
     ],
@@ -358,18 +351,8 @@ def test_mistakes_in_parameters(kind, arguments, message):
 @pytest.mark.parametrize(
     ("batch_shape", "method", "arguments", "message"),
     [
-        (
-            (),
-            "log_prob",
-            np.zeros((3, 2)),
-            r"must have shape .* with N_y = 3.*marginalize",
-        ),
-        (
-            (2,),
-            "marginal_cdf",
-            np.zeros((5, 3)),
-            r"broadcast.*value \(5,\), batch_shape \(2,\)",
-        ),
+        ((), "log_prob", np.zeros((3, 2)), r"must have shape .* with N_y = 3.*marginalize"),
+        ((2,), "marginal_cdf", np.zeros((5, 3)), r"broadcast.*value \(5,\), batch_shape \(2,\)"),
         ((), "log_prob", "y", "value must be an array of real numbers, got str"),
         ((2,), "marginal_icdf", np.full(2, 0.5), r"q must .*got q \(2,\), outputs \(2, 3\); make"),
         ((), "marginalize", (0, 0), "indices must be distinct, got 0 twice; pass"),

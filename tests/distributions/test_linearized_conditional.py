@@ -82,10 +82,7 @@ def test_gradients_of_the_density(x64):
     [
         (([0.5, 0.5, 0.5], LOC, WEIGHTS), r"values must have shape \(..., k\), fewer than the 3"),
         ((0.5, LOC, WEIGHTS), r"values must have shape \(..., k\)"),
-        (
-            (np.zeros((2, 1)), np.zeros((3, 3)), WEIGHTS),
-            "axes of values and normal_covariance",
-        ),
+        ((np.zeros((2, 1)), np.zeros((3, 3)), WEIGHTS), "axes of values and normal_covariance"),
         (([np.nan], LOC, WEIGHTS), "values must be finite"),
         (([0.5], LOC, WEIGHTS[:, :2]), "pass normal_covariance"),
         (([0.5], LOC, WEIGHTS, COVARIANCE - np.eye(3)), "must be positive semidefinite"),
