@@ -169,4 +169,4 @@ def require_univariate(marginals: object, name: str = "marginals", *, batched: b
 def with_rank(marginals: dist.Distribution, rank: int) -> dist.Distribution:
     """The same distributions with axes of size 1 in front, for a ``batch_shape`` of this length."""
     missing = rank - len(marginals.batch_shape)
-    return marginals.expand((1,) * missing + marginals.batch_shape) if missing > 0 else marginals
+    return marginals.expand((1,) * missing + marginals.batch_shape)

@@ -198,11 +198,6 @@ class BoxGaussianDistribution(Distribution):
         # Allows for rounded parameters, and for rounded eigenvalues of exactly dependent outputs.
         _require_independent(total, max(rounding**2, 1e-15 * columns.shape[-2]))
 
-    @property
-    def _dtype(self) -> jnp.dtype:
-        """Type of the results: at least single precision."""
-        return jnp.promote_types(checks.float_dtype(*self.get_args().values()), jnp.float32)
-
     def parameters(self, *values: Array) -> Parameters:
         """Arrays of one type, that of the distribution or what `values` have with it."""
         dtype, scale = jnp.result_type(self._dtype, *values), self.scale

@@ -16,7 +16,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array, lax
 from numpyro.distributions import constraints
-from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
+from numpyro.distributions.batch_util import promote_batch_shape
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics import checks
@@ -64,11 +64,6 @@ class AbstractDistribution(abc.ABCMeta, type(dist.Distribution)):  # type: ignor
 class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     """What distributions of outputs and joint distributions have in common."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "__init__" in cls.__dict__:
-            _register_batches(cls)
-
     @classmethod
     def gather_pytree_data_fields(cls) -> tuple[str, ...]:
         """Names of the arrays, sorted: in NumPyro's own set their order differs from run to run."""
@@ -96,6 +91,11 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     def __repr__(self) -> str:
         parameters = (name for name in self.arg_constraints if name in self.__dict__)
         return summary_line(self, "batch_shape", "event_shape", *parameters)
+
+    @property
+    def _dtype(self) -> jnp.dtype:
+        """Floating-point type of the results, at least single precision."""
+        return jnp.promote_types(checks.float_dtype(*jax.tree.leaves(self)), jnp.float32)
 
     def _set_parameters(self, batch_shape: tuple[int, ...], **parameters: Any) -> None:
         """Keep parameters with as many axes as the batch: those of `vmap` come in front of all."""
@@ -144,56 +144,35 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         NumPyro's `ExpandedDistribution` would lose them in a plate, ``cdf`` and ``icdf`` as well.
         """
         shape = self._expanded_shape(batch_shape)
+        if shape == self.batch_shape:
+            return self
         # One argument that has all batch axes is enough, if the constructor broadcasts them.
         name = next(iter(constructor_arguments(type(self))), "")
         argument = self.__dict__.get(name)
         if isinstance(argument, dist.Distribution):
             rest = argument.batch_shape[len(self.batch_shape) :]
-            wide = rebuilt(self, **{name: argument.expand((*shape, *rest))})
+            wide: Any = argument.expand((*shape, *rest))
         elif argument is not None and name in self.arg_constraints:
             # Known numbers stay known under `jit`, where values are checked against the support.
             xp = np if isinstance(argument, np.ndarray) else jnp
             event_dim = self.arg_constraints[name].event_dim
             rest = jnp.shape(argument)[jnp.ndim(argument) - event_dim :]
-            wide = rebuilt(self, **{name: xp.broadcast_to(xp.asarray(argument), (*shape, *rest))})
+            wide = xp.broadcast_to(xp.asarray(argument), (*shape, *rest))
         else:
             return super().expand(shape)
-        return wide if wide.batch_shape == shape else super().expand(shape)
-
-    @classmethod
-    def infer_shapes(cls, *args: Any, **kwargs: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Batch and event shape from the shapes of arrays and the batch shapes of distributions."""
-        shapes = dict(zip(constructor_arguments(cls), args, strict=False)) | kwargs
-
-        def of_zeros() -> Distribution:
-            parts: dict[str, Any] = {}
-            for name, shape in shapes.items():
-                if shape is not None:
-                    zeros = jnp.zeros(shape)
-                    parts[name] = zeros if name in cls.arg_constraints else dist.Normal(zeros, 1.0)
-            return made(cls, parts)
-
-        try:
-            distribution = jax.eval_shape(of_zeros)
-        except TypeError as error:
-            raise NotImplementedError(
-                f"{cls.__name__}.infer_shapes needs more than shapes: {error}; construct the "
-                "distribution and read batch_shape and event_shape"
-            ) from error
-        return distribution.batch_shape, distribution.event_shape
+        found = rebuilt(self, **{name: wide})
+        return found if found.batch_shape == shape else super().expand(shape)
 
     def _expanded_shape(self, batch_shape: Sequence[int]) -> tuple[int, ...]:
         """The wider batch shape, or an error."""
         shape = tuple(batch_shape)
         try:
-            extends = jnp.broadcast_shapes(self.batch_shape, shape) == shape
-        except ValueError:
-            extends = False
-        if not extends:
+            np.broadcast_to(np.empty(self.batch_shape, bool), shape)
+        except ValueError as error:
             raise ValueError(
                 f"Cannot broadcast distribution of shape {self.batch_shape} to shape {shape}; add "
                 f"axes on the left or enlarge axes of size 1"
-            )
+            ) from error
         return shape
 
 
@@ -217,29 +196,14 @@ def rebuilt[D: Distribution](distribution: D, **changed: Any) -> D:
     return pass_validation(distribution, made(type(distribution), arguments))
 
 
-def _register_batches(kind: type[Distribution]) -> None:
-    """Tell NumPyro which arguments ``vmap`` may have axes in, and how those become batch axes.
-
-    The function of the axes names each argument: NumPyro asks its signature.
-    """
-    names = constructor_arguments(kind)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(name, keyword, default=None) for name in names]
-
-    def axes_of(d: Distribution, **axes: Any) -> Distribution:
-        default = vmap_over.dispatch(dist.Distribution)
-        return default(d, **{name: axes.get(name) for name in names})
-
-    def promoted(d: Distribution) -> Distribution:
-        if any(name not in d.__dict__ for name in names):
-            return d
-        distributions = [name for name in names if isinstance(d.__dict__[name], dist.Distribution)]
-        return rebuilt(d, **{name: promote_batch_shape(d.__dict__[name]) for name in distributions})
-
-    first = inspect.Parameter("d", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    axes_of.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
-    vmap_over.register(kind, axes_of)
-    promote_batch_shape.register(kind, promoted)
+@promote_batch_shape.register
+def _promoted(distribution: Distribution) -> Distribution:
+    """Make batch axes of those that ``vmap`` put in front, in distributions within as well."""
+    names, kept = constructor_arguments(type(distribution)), distribution.__dict__
+    if not all(name in kept for name in names):
+        return distribution
+    parts = [name for name in names if isinstance(kept[name], dist.Distribution)]
+    return rebuilt(distribution, **{name: promote_batch_shape(kept[name]) for name in parts})
 
 
 def safe_values(support: constraints.Constraint, value: Array) -> tuple[Array, Array]:
@@ -301,7 +265,7 @@ def _rebuilt_entries(distribution: dist.Distribution, index: Any) -> dist.Distri
     """The same, made anew from the arguments of the constructor."""
     places = positions(distribution.batch_shape, index)
     part = _with_entries(distribution, distribution.batch_shape, places)
-    return part if part.batch_shape == places.shape else part.expand(places.shape)
+    return part.expand(places.shape)
 
 
 def _with_entries(

@@ -96,20 +96,8 @@ class JointDistribution(Distribution):
 
 def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:
     """A value that broadcasts against ``batch_shape + event_shape``, or an error."""
-    array = jnp.asarray(checks.as_numeric("value", value))
-    if array.shape[-1:] != shape[-1:]:
-        raise ValueError(
-            f"value must have shape (..., {shape[-1]}), one entry per output, got shape "
-            f"{array.shape}; for some outputs use marginalize(indices)"
-        )
-    try:
-        jnp.broadcast_shapes(array.shape, shape)
-    except ValueError as error:
-        raise ValueError(
-            f"value must broadcast against batch_shape + event_shape {shape}, got shape "
-            f"{array.shape}; insert axes of size 1 in front of the last one"
-        ) from error
-    return array
+    remedy = "pass one entry per output; for some outputs use marginalize(indices)"
+    return jnp.asarray(checks.as_vectors("value", value, "N_y", shape[-1], remedy, shape[:-1]))
 
 
 def observed_outputs(
@@ -142,19 +130,11 @@ def observed_outputs(
             f"use log_prob for the density of all outputs"
         )
     marginals = batch_entries(distribution.marginals, (..., observed))
-    values = checks.as_numeric("values", values)
-    shape, count = jnp.shape(values), len(observed)
-    if shape == () and count == 1:
-        values, shape = jnp.asarray(values)[None], (1,)
-    if shape[-1:] != (count,):
-        raise ValueError(
-            f"values must have shape (..., {count}), one per index, got shape {shape} for "
-            f"indices {observed}; pass as many values as indices"
-        )
-    checks.broadcast_shapes(
-        "the leading axes of values must broadcast against batch_shape",
-        values=shape[:-1],
-        batch_shape=distribution.batch_shape,
+    if np.ndim(values) == 0 and len(observed) == 1:
+        values = jnp.asarray(checks.as_numeric("values", values))[None]
+    remedy = f"pass as many values as indices, which are {observed}"
+    values = checks.as_vectors(
+        "values", values, "k", len(observed), remedy, distribution.batch_shape
     )
     support = marginals.support
     if checks.is_concrete(values, support):

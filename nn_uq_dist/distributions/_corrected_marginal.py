@@ -13,10 +13,14 @@ from nn_uq_dist.basics.concrete import one_program, squares
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.distributions._adapted_distribution import as_output_distribution
 from nn_uq_dist.distributions._contract import validate_sample
-from nn_uq_dist.distributions._contract_output import OutputDistribution
-from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
+from nn_uq_dist.distributions._contract_output import (
+    Moments,
+    OutputDistribution,
+    ValueRule,
+    moments_of,
+)
 from nn_uq_dist.distributions._support import support_between
-from nn_uq_dist.distributions._value_rule import Moments, ValueRule, moments_of
+from nn_uq_dist.distributions._transforms import MonotoneSpline
 
 
 class CorrectedMarginal(OutputDistribution):
@@ -92,9 +96,7 @@ class CorrectedMarginal(OutputDistribution):
             knots=spline.forward_shape(()),
             base=base.batch_shape,
         )
-        self.base = (
-            base if base.batch_shape == shape else as_output_distribution(base.expand(shape))
-        )
+        self.base = as_output_distribution(base.expand(shape))
         # Slopes that are not given follow from knots and images, also along axes that `vmap` adds.
         slopes = None if slopes is None else spline.slopes
         knots, images, _ = spline.parameters

@@ -17,7 +17,7 @@ from nn_uq_dist.distributions._adapted_distribution import (
     require_univariate,
 )
 from nn_uq_dist.distributions._contract import batch_entries, rebuilt
-from nn_uq_dist.distributions._nataf import covariance_of_outputs
+from nn_uq_dist.distributions._nataf import HermiteRule, hermite_rule
 from nn_uq_dist.distributions._score_distribution import ScoreDistribution, cholesky_of_rows
 from nn_uq_dist.distributions.correlation_matrices import (
     as_correlation,
@@ -113,8 +113,8 @@ class GaussianCopulaJoint(ScoreDistribution):
 
     _score_tril = correlation_cholesky
 
-    def _output_covariance(self, correlation: Array) -> Array:
-        return covariance_of_outputs(as_output_distribution(self.marginals), correlation)
+    def _hermite_rule(self) -> HermiteRule:
+        return hermite_rule(as_output_distribution(self.marginals))
 
     def entropy(self) -> Array:
         """Differential entropy: the marginals' minus the mutual information ``-log det(R)/2``.
@@ -213,13 +213,10 @@ class GaussianCopulaConditional(ScoreDistribution):
     ) -> None:
         require_univariate(marginals)
         num_outputs = marginals.batch_shape[-1]
-        for name, part, event_dim in (("score_loc", score_loc, 1), ("score_tril", score_tril, 2)):
-            if jnp.shape(part)[-event_dim:] != (num_outputs,) * event_dim:
-                raise ValueError(
-                    f"{name} must have shape (..., {', '.join([str(num_outputs)] * event_dim)}) "
-                    f"for {num_outputs} marginals, got {jnp.shape(part)}; pass one entry per "
-                    f"output along each of its last axes"
-                )
+        score_loc = checks.as_vectors(
+            "score_loc", score_loc, "N_y", num_outputs, "pass one mean per marginal"
+        )
+        score_tril = as_square("score_tril", score_tril, num_outputs)
         self._keep(marginals, validate_args, score_loc=score_loc, score_tril=score_tril)
 
     @property
@@ -233,12 +230,12 @@ class GaussianCopulaConditional(ScoreDistribution):
     @property
     def mean(self) -> Array:
         """Means of the outputs, by quadrature over their scores."""
-        return jnp.broadcast_to(self._conditional_moments()[1].mean, self.shape())
+        return jnp.broadcast_to(self._conditional_moments()[-1].mean, self.shape())
 
     @property
     def variance(self) -> Array:
         """Variances of the outputs, by quadrature over their scores."""
-        scale = self._conditional_moments()[1].standard_deviation
+        scale = self._conditional_moments()[-1].standard_deviation
         return jnp.broadcast_to(products(scale), self.shape())
 
     def marginalize(self, indices: int | Sequence[int]) -> "GaussianCopulaConditional":

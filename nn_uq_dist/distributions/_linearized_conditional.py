@@ -12,16 +12,8 @@ from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.row_algebra import covariance_root, in_squared_units, matvec
-from nn_uq_dist.box_gaussian import (
-    Moments,
-    conditional_moments,
-    input_draws,
-    regression,
-)
-from nn_uq_dist.distributions._box_gaussian_distribution import (
-    BoxGaussianDistribution,
-    Parameters,
-)
+from nn_uq_dist.box_gaussian import Moments, conditional_moments, input_draws, regression
+from nn_uq_dist.distributions._box_gaussian_distribution import BoxGaussianDistribution, Parameters
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
 from nn_uq_dist.distributions._contract_joint import fitting_value
 
@@ -76,7 +68,6 @@ class LinearizedConditional(BoxGaussianDistribution):
         "values": constraints.real_vector,
         **BoxGaussianDistribution.arg_constraints,
     }
-    pytree_data_fields = ("values", "loc", "weights", "normal_covariance", "scale")
 
     def __init__(
         self,

@@ -18,10 +18,7 @@ from nn_uq_dist.basics.row_algebra import (
     matvec,
 )
 from nn_uq_dist.box_gaussian import conditional_scores, second_order
-from nn_uq_dist.distributions._box_gaussian_distribution import (
-    BoxGaussianDistribution,
-    Parameters,
-)
+from nn_uq_dist.distributions._box_gaussian_distribution import BoxGaussianDistribution, Parameters
 from nn_uq_dist.distributions._contract import pass_validation, rebuilt, validate_sample
 from nn_uq_dist.distributions._contract_joint import (
     JointDistribution,
@@ -88,7 +85,6 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
     """
 
     reparametrized_params: ClassVar[list[str]] = ["loc", "weights", "normal_covariance", "scale"]
-    pytree_data_fields = ("loc", "weights", "normal_covariance", "scale")
     kind = "linear joint"
 
     def __init__(

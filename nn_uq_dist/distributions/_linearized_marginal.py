@@ -3,7 +3,6 @@
 import contextlib
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, random
@@ -73,7 +72,6 @@ class LinearizedMarginal(OutputDistribution):
         "normal_scale": constraints.nonnegative,
     }
     reparametrized_params: ClassVar[list[str]] = ["loc", "weights", "normal_scale"]
-    pytree_data_fields = ("loc", "weights", "normal_scale")
 
     def __init__(
         self,
@@ -112,9 +110,6 @@ class LinearizedMarginal(OutputDistribution):
             checks.require_finite("normal_scale", self.normal_scale, remedy)
             checks.require_nonnegative("normal_scale", self.normal_scale, remedy)
         super().validate_args(strict)
-        self._refuse_point_masses()
-
-    def _refuse_point_masses(self) -> None:
         if not checks.is_concrete(self.weights, self.normal_scale):
             return
         degenerate = np.all(np.asarray(self.weights) == 0, axis=-1)
@@ -253,12 +248,6 @@ class LinearizedMarginal(OutputDistribution):
         """Differential entropy by quadrature: see `nn_uq_dist.uniform_sum.entropy`."""
         value = uniform_sum.entropy(self.weights, self.normal_scale)
         return jnp.broadcast_to(value, self.batch_shape)
-
-    @property
-    def _dtype(self) -> jnp.dtype:
-        # As in `uniform_sum`, which has no half precision.
-        given = jax.tree.leaves((self.loc, self.weights, self.normal_scale))
-        return jnp.promote_types(checks.float_dtype(*given), jnp.float32)
 
     @property
     def _of_one_type(self) -> tuple[Array, Array, Array | None]:

@@ -26,8 +26,7 @@ from nn_uq_dist.distributions._adapted_distribution import (
     as_output_distribution,
     require_univariate,
 )
-from nn_uq_dist.distributions._contract_output import OutputDistribution
-from nn_uq_dist.distributions._value_rule import Moments, moments_of
+from nn_uq_dist.distributions._contract_output import Moments, OutputDistribution, moments_of
 from nn_uq_dist.distributions.correlation_matrices import as_correlation
 
 _MAX_ITERATIONS = 60
@@ -44,39 +43,32 @@ class HermiteRule(NamedTuple):
     standard_deviation: Array
 
 
-def hermite_rule(
-    distribution: OutputDistribution, loc: Array | None = None, scale: Array | None = None
-) -> HermiteRule:
-    """Return what Hermite coefficients are made from.
+def hermite_rule(distribution: OutputDistribution) -> HermiteRule:
+    """What Hermite coefficients of outputs with standard normal scores are made from."""
+    rule = distribution.value_rule()
+    scores = distribution.normal_score(rule.values)
+    return HermiteRule(scores, rule.lengths, distribution.standard_deviation)
+
+
+def conditional_moments(
+    distribution: OutputDistribution, loc: Array, scale: Array
+) -> tuple[Array, Array, Moments]:
+    """Scores at nodes over the values, lengths ``dy``, and moments, for normal scores of this kind.
 
     Parameters
     ----------
     distribution : OutputDistribution
         ``batch_shape (..., N_y)``.
-    loc, scale : Array, shape (..., N_y), optional
-        Mean and standard deviation of the normal scores; the polynomials are those of the
-        standardized scores. Default: standard normal scores.
+    loc, scale : Array, shape (..., N_y)
+        Mean and standard deviation of the normal scores.
     """
-    if loc is None or scale is None:
-        rule = distribution.value_rule()
-        scores = distribution.normal_score(rule.values)
-        return HermiteRule(scores, rule.lengths, distribution.standard_deviation)
-    rule = distribution.value_rule(loc, scale)
-    scores, moments = conditional_moments(distribution, loc, scale)
-    return HermiteRule((scores - loc) / scale, rule.lengths, moments.standard_deviation)
-
-
-def conditional_moments(
-    distribution: OutputDistribution, loc: Array, scale: Array
-) -> tuple[Array, Moments]:
-    """Scores at nodes over the values, and moments for normal scores with this distribution."""
     rule = distribution.value_rule(loc, scale)
     scores, logs = distribution.normal_score_and_log_prob(rule.values)
     # At the edge of the support, where scores are infinite, there is no probability.
     at_edge = jnp.isinf(scores)
     safe = jnp.where(at_edge, 0, scores)
     weighted = logs + 0.5 * (safe**2 - ((safe - loc) / scale) ** 2)
-    return scores, moments_of(rule, jnp.where(at_edge, -jnp.inf, weighted))
+    return scores, rule.lengths, moments_of(rule, jnp.where(at_edge, -jnp.inf, weighted))
 
 
 def hermite_coefficients(rule: HermiteRule) -> tuple[Array, Array]:
@@ -161,35 +153,20 @@ def covariance_of_scores(coefficients: Array, correlation: Array) -> tuple[Array
     return value * correlation, slope * correlation + value
 
 
-def covariance_of_outputs(
-    distribution: OutputDistribution,
-    correlation: Array,
-    loc: Array | None = None,
-    scale: Array | None = None,
-) -> Array:
+@jax.jit
+def covariance_of_outputs(rule: HermiteRule, correlation: Array) -> Array:
     """Covariance matrix of outputs whose scores have this correlation matrix.
-
-    Parameters
-    ----------
-    distribution, loc, scale
-        As for `hermite_rule`.
-    correlation : Array, shape (..., N_y, N_y)
 
     Examples
     --------
     >>> import jax.numpy as jnp
     >>> import nn_uq_dist as nuq
-    >>> from nn_uq_dist.distributions._nataf import covariance_of_outputs
+    >>> from nn_uq_dist.distributions._nataf import covariance_of_outputs, hermite_rule
     >>> uniform = nuq.LinearizedMarginal(jnp.zeros(2), [[1.0], [2.0]])
     >>> rho = jnp.array([[1.0, 0.5], [0.5, 1.0]])
-    >>> print(f"{covariance_of_outputs(uniform, rho)[0, 1]:.4f}")
+    >>> print(f"{covariance_of_outputs(hermite_rule(uniform), rho)[0, 1]:.4f}")
     0.3217
     """
-    return _covariance(hermite_rule(distribution, loc, scale), correlation)
-
-
-@jax.jit
-def _covariance(rule: HermiteRule, correlation: Array) -> Array:
     coefficients, unit = hermite_coefficients(rule)
     covariance, _ = covariance_of_scores(coefficients, correlation)
     diagonal = jnp.eye(correlation.shape[-1], dtype=bool)

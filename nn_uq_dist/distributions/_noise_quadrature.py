@@ -33,7 +33,7 @@ from nn_uq_dist.distributions._contract import rebuilt
 from nn_uq_dist.distributions._contract_output import OutputDistribution
 from nn_uq_dist.distributions._corrected_marginal import CorrectedMarginal
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._monotone_spline import MonotoneSpline
+from nn_uq_dist.distributions._transforms import MonotoneSpline
 
 # Points that are evaluated at once.
 _BLOCK = 2**14

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -82,11 +81,7 @@ class NoisyMarginal(OutputDistribution):
     support = constraints.real
 
     def __init__(
-        self,
-        base: dist.Distribution,
-        noise_scale: ArrayLike,
-        *,
-        validate_args: bool | None = None,
+        self, base: dist.Distribution, noise_scale: ArrayLike, *, validate_args: bool | None = None
     ) -> None:
         base = as_output_distribution(base, "base")
         noise_scale = checks.as_numeric("noise_scale", noise_scale)
@@ -117,10 +112,6 @@ class NoisyMarginal(OutputDistribution):
         draws = wide.sample(key_base, sample_shape)
         normal = random.normal(key_noise, shape, jnp.result_type(draws))
         return draws + self._scale * normal
-
-    @property
-    def _dtype(self) -> jnp.dtype:
-        return checks.float_dtype(*jax.tree.leaves((self.base, self.noise_scale)))
 
     @property
     def _scale(self) -> Array:

@@ -35,10 +35,10 @@ from nn_uq_dist.distributions._contract_joint import (
     observed_outputs,
     refuse_values,
 )
-from nn_uq_dist.distributions._nataf import conditional_moments, covariance_of_outputs
-from nn_uq_dist.distributions._normal_score_transform import NormalScoreTransform
+from nn_uq_dist.distributions._contract_output import Moments
+from nn_uq_dist.distributions._nataf import HermiteRule, conditional_moments, covariance_of_outputs
 from nn_uq_dist.distributions._support import support_of_event
-from nn_uq_dist.distributions._value_rule import Moments
+from nn_uq_dist.distributions._transforms import NormalScoreTransform
 
 
 class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
@@ -55,7 +55,7 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
     - ``_with_scores(marginals, loc, scale_tril)``: the distribution with other scores, for
       `condition`.
 
-    It may override ``_output_covariance`` if the scores are standard normal, ``entropy`` if that of
+    It may override ``_hermite_rule`` if the scores are standard normal, ``entropy`` if that of
     the marginals tells it, and ``mean`` and ``variance`` if they are not those of the marginals. It
     inherits density, draws, distribution functions, quantiles, covariance, `condition` and
     `rosenblatt`.
@@ -118,9 +118,7 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (N_y,)``."""
         return self.sample_with_intermediates(key, sample_shape)[0]
 
-    def rsample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """The same as `sample`."""
-        return self.sample(key, sample_shape)
+    rsample = sample
 
     def sample_with_intermediates(
         self, key: Array, sample_shape: tuple[int, ...] = ()
@@ -191,26 +189,27 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
         scale = self._score_scale
         rows = self._score_tril / scale[..., None]
         correlation = jnp.matmul(rows, jnp.swapaxes(rows, -1, -2), precision="highest")
-        covariance = self._output_covariance(correlation)
+        covariance = covariance_of_outputs(self._hermite_rule(), correlation)
         return jnp.broadcast_to(covariance, (*self.shape(), *self.event_shape))
 
     @property
     def _score_scale(self) -> Array:
         return jnp.linalg.norm(self._score_tril, axis=-1)
 
-    def _conditional_moments(self) -> tuple[Array, Moments]:
-        """Scores at nodes over the values of each output, and moments of the outputs."""
+    def _conditional_moments(self) -> tuple[Array, Array, Moments]:
+        """Scores at nodes over the values of each output, lengths, and moments of the outputs."""
         distribution = as_output_distribution(self.marginals)
         return conditional_moments(distribution, self._score_loc, self._score_scale)
 
-    def _output_covariance(self, correlation: Array) -> Array:
-        """Covariance of the outputs, given the correlation of their scores."""
-        distribution = as_output_distribution(self.marginals)
-        return covariance_of_outputs(distribution, correlation, self._score_loc, self._score_scale)
+    def _hermite_rule(self) -> HermiteRule:
+        """What the covariance of the outputs is made from."""
+        scores, lengths, moments = self._conditional_moments()
+        standardized = (scores - self._score_loc) / self._score_scale
+        return HermiteRule(standardized, lengths, moments.standard_deviation)
 
     def entropy(self) -> Array:
         """Differential entropy: that of the scores plus ``sum E[log dy_j/dz_j]``, by quadrature."""
-        scores, moments = self._conditional_moments()
+        scores, _, moments = self._conditional_moments()
         values = moments.mean + moments.deviations
         inside, safe = safe_values(self.marginals.support, values)
         slopes = log_normal_density(scores) - self.marginals.log_prob(safe)

@@ -11,20 +11,18 @@ from nn_uq_dist.distributions import batch_entries
 from tests.compiling import evaluate
 
 WEIGHTS = jnp.array([[0.1, 1.0], [0.5, 0.2], [0.4, 0.4]])
+LOC = jnp.arange(6.0).reshape(2, 3)
 KNOTS = jnp.array([-1.0, 0.0, 1.0])
 # Of batch shape (2, 3).
 LAWS = {
-    "linearized": lambda: nuq.LinearizedMarginal(jnp.arange(6.0).reshape(2, 3), WEIGHTS),
-    "shared weights": lambda: nuq.LinearizedMarginal(
-        jnp.arange(6.0).reshape(2, 3), jnp.array([1.0, 0.5]), 0.1
-    ),
+    "linearized": lambda: nuq.LinearizedMarginal(LOC, WEIGHTS),
+    "shared weights": lambda: nuq.LinearizedMarginal(LOC, jnp.array([1.0, 0.5]), 0.1),
     "known numbers": lambda: nuq.LinearizedMarginal(
-        np.arange(6.0).reshape(2, 3), np.asarray(WEIGHTS), np.array([[0.1], [0.2]])
+        np.asarray(LOC), np.asarray(WEIGHTS), np.array([[0.1], [0.2]])
     ),
     "corrected": lambda: nuq.distributions.CorrectedMarginal(
-        nuq.LinearizedMarginal(jnp.arange(6.0).reshape(2, 3), WEIGHTS), KNOTS, 2 * KNOTS
+        nuq.LinearizedMarginal(LOC, WEIGHTS), KNOTS, 2 * KNOTS
     ),
-    "joint": lambda: nuq.LinearizedJoint(jnp.arange(6.0)[:, None].reshape(2, 3, 1), WEIGHTS[:1]),
     "joint of two": lambda: nuq.LinearizedJoint(
         jnp.zeros((2, 3, 2)), jnp.eye(2), jnp.stack([jnp.eye(2), 2 * jnp.eye(2)])[:, None]
     ),
@@ -32,8 +30,8 @@ LAWS = {
         nuq.LinearizedMarginal(jnp.arange(12.0).reshape(2, 3, 2), jnp.array([1.0, 0.5])),
         jnp.array([[1.0, 0.5], [0.5, 1.0]]),
     ),
-    "normal": lambda: dist.Normal(jnp.arange(6.0).reshape(2, 3), jnp.array([[1.0], [2.0]])),
-    "uniform": lambda: dist.Uniform(-1.0, jnp.arange(1.0, 7).reshape(2, 3)),
+    "normal": lambda: dist.Normal(LOC, jnp.array([[1.0], [2.0]])),
+    "uniform": lambda: dist.Uniform(-1.0, LOC + 1),
     "expanded": lambda: dist.Normal(0.5, 2.0).expand((2, 3)),
     "expanded twice": lambda: dist.Normal(jnp.arange(3.0), 1.0).expand((2, 3)),
     "truncated": lambda: dist.TruncatedNormal(
@@ -54,14 +52,6 @@ INDICES = {
 
 
 PLACES = np.arange(6).reshape(2, 3)
-
-
-def at(values, distribution, index):
-    """Entries of what has the batch axes in front."""
-    values = jnp.broadcast_to(values, distribution.batch_shape + distribution.event_shape)
-    return np.asarray(values).reshape(6, *distribution.event_shape)[PLACES[index]]
-
-
 # All kinds of indices for a distribution, a distribution of NumPyro, and arrays that are NumPy's.
 EVERY = {"linearized", "normal", "known numbers"}
 
@@ -73,8 +63,9 @@ def test_entries_have_their_moments(name):
     for index in INDICES.values() if name in EVERY else (INDICES["row"], INDICES["two lists"]):
         part = batch_entries(distribution, index)
         assert part.batch_shape == PLACES[index].shape
-        np.testing.assert_allclose(part.mean, at(mean, distribution, index), rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(part.variance, at(variance, distribution, index), rtol=1e-5)
+        for found, values in ((part.mean, mean), (part.variance, variance)):
+            expected = np.broadcast_to(values, distribution.shape())[index]
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
         if isinstance(
             distribution, nuq.distributions.OutputDistribution | nuq.distributions.JointDistribution
         ):
@@ -87,48 +78,33 @@ def test_entries_have_their_moments(name):
 @pytest.mark.parametrize("name", ["corrected", "joint of two", "copula", "truncated"])
 def test_entries_have_their_densities(name):
     distribution, index = LAWS[name](), INDICES["two lists"]
-    value = jnp.full(distribution.batch_shape + distribution.event_shape, 0.3)
-    expected = np.asarray(evaluate(distribution, "log_prob", value))[index]
-    found = evaluate(
-        batch_entries(distribution, index),
-        "log_prob",
-        jnp.full((3, *distribution.event_shape), 0.3),
-    )
+    expected = evaluate(distribution, "log_prob", jnp.full(distribution.shape(), 0.3))[index]
+    part = batch_entries(distribution, index)
+    found = evaluate(part, "log_prob", jnp.full(part.shape(), 0.3))
     np.testing.assert_allclose(found, expected, rtol=2e-5)
 
 
-def test_shared_parameters_stay_shared():
+def test_shared_parameters_stay_shared_and_known_numbers_known():
     distribution = LAWS["shared weights"]()
     assert distribution[:, 1:].weights.size == 2
     assert distribution[1, 2].weights.shape == (2,)
-
-
-def test_known_numbers_stay_known():
     assert isinstance(LAWS["known numbers"]()[1].weights, np.ndarray)
 
 
-MISTAKES = {
-    "no batch": (lambda: nuq.LinearizedMarginal(0.0, [1.0])[0], TypeError, "needs batch axes"),
-    "too far": (lambda: LAWS["linearized"]()[0, 3], IndexError, r"fit the batch shape \(2, 3\)"),
-    "traced": (
-        lambda: jax.jit(lambda i: LAWS["linearized"]()[i].mean)(0),
-        TypeError,
-        "must be known, got a traced",
-    ),
-    "hidden": (
-        lambda: batch_entries(
-            dist.TransformedDistribution(
-                dist.Normal(jnp.zeros(3), 1.0), dist.transforms.ExpTransform()
-            ),
-            0,
-        ),
-        TypeError,
-        "keep the arguments .* got TransformedDistribution without",
-    ),
-}
+HIDDEN = dist.TransformedDistribution(
+    dist.Normal(jnp.zeros(3), 1.0), dist.transforms.ExpTransform()
+)
 
 
-@pytest.mark.parametrize(("call", "error", "message"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: nuq.LinearizedMarginal(0.0, [1.0])[0], TypeError, "needs batch axes"),
+        (lambda: LAWS["linearized"]()[0, 3], IndexError, r"fit the batch shape \(2, 3\)"),
+        (lambda: jax.jit(LAWS["linearized"]().__getitem__)(0), TypeError, "known, got a traced"),
+        (lambda: batch_entries(HIDDEN, 0), TypeError, "arguments .* got TransformedDistribution w"),
+    ],
+)
 def test_mistakes(call, error, message):
     with pytest.raises(error, match=message):
         call()

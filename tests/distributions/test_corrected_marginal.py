@@ -8,6 +8,7 @@ import scipy.stats
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 
 import nn_uq_dist as nuq
+from nn_uq_dist.distributions import CorrectedMarginal
 from tests.distributions.outputs import IMAGES, KNOTS, LOC, WEIGHTS
 
 
@@ -15,7 +16,7 @@ from tests.distributions.outputs import IMAGES, KNOTS, LOC, WEIGHTS
 def test_is_what_scipy_makes_of_a_uniform(x64):
     # One uniform, and a map that is straight: uniform again.
     base = nuq.LinearizedMarginal(0.0, [2.0])
-    distribution = nuq.distributions.CorrectedMarginal(base, [-1.0, 1.0], [1.0, 4.0])
+    distribution = CorrectedMarginal(base, [-1.0, 1.0], [1.0, 4.0])
     known = scipy.stats.uniform(2.5 - 3, 6)
     y = np.linspace(-0.4, 5.4, 9)
     np.testing.assert_allclose(distribution.log_prob(y), known.logpdf(y), rtol=1e-12)
@@ -33,12 +34,11 @@ def test_derived_slopes_have_the_axis_of_the_map(name):
     parts = {"knots": KNOTS, "images": IMAGES}
 
     def distribution(part):
-        return nuq.distributions.CorrectedMarginal(base, **(parts | {name: part}))
+        return CorrectedMarginal(base, **(parts | {name: part}))
 
     stacked = np.stack([parts[name], parts[name] + 0.1])
-    found = jax.vmap(distribution, out_axes=vmap_over(distribution(parts[name]), **{name: 0}))(
-        stacked
-    )
+    axes = vmap_over(distribution(parts[name]), **{name: 0})
+    found = jax.vmap(distribution, out_axes=axes)(stacked)
     np.testing.assert_allclose(getattr(found, name), stacked, rtol=1e-6)
 
 
@@ -46,10 +46,10 @@ def test_maps_in_a_batch():
     base = nuq.LinearizedMarginal(LOC, WEIGHTS, 0.3)
     images = np.stack([IMAGES, IMAGES + 1])
     distributions = promote_batch_shape(
-        jax.vmap(lambda y: nuq.distributions.CorrectedMarginal(base, KNOTS, y, np.ones(5)))(images)
+        jax.vmap(lambda y: CorrectedMarginal(base, KNOTS, y, np.ones(5)))(images)
     )
     assert distributions.batch_shape == (2, 3)
-    alone = nuq.distributions.CorrectedMarginal(base, KNOTS, images[1], np.ones(5))
+    alone = CorrectedMarginal(base, KNOTS, images[1], np.ones(5))
     np.testing.assert_allclose(distributions.log_prob(0.4)[1], alone.log_prob(0.4), rtol=1e-5)
 
 
@@ -64,12 +64,10 @@ def test_maps_in_a_batch():
 )
 def test_errors(base, knots, error, message):
     with pytest.raises(error, match=message):
-        nuq.distributions.CorrectedMarginal(base, knots, [0.0, 1.0])
+        CorrectedMarginal(base, knots, [0.0, 1.0])
 
 
 def test_maps_may_have_more_axes_than_the_base():
-    distribution = nuq.distributions.CorrectedMarginal(
-        dist.Normal(), [[0.0, 1.0], [0.0, 2.0]], [0.0, 1.0]
-    )
+    distribution = CorrectedMarginal(dist.Normal(), [[0.0, 1.0], [0.0, 2.0]], [0.0, 1.0])
     assert distribution.batch_shape == distribution.mean.shape == (2,)
     np.testing.assert_allclose(distribution.mean, [0.0, 0.0], atol=1e-6)

@@ -80,10 +80,7 @@ def test_a_matrix_that_qualifies_is_unchanged(precision, floor):
         matrix = jnp.asarray((1 - floor) * gram(rng.normal(size=(size, 3 * size))), float)
         matrix = matrix.at[jnp.arange(size), jnp.arange(size)].set(1)
         np.testing.assert_array_equal(clipped_correlation(matrix, floor), matrix)
-
-
-def test_a_singular_matrix_qualifies_without_a_floor(precision):
-    for name in ("rank 1", "rank 2", "equal columns"):
+    for name in ("rank 1", "rank 2", "equal columns") if floor == 0 else ():  # singular
         np.testing.assert_array_equal(repaired(CASES[name], 0), jnp.asarray(CASES[name], float))
 
 
@@ -154,15 +151,11 @@ def test_invalid_traced_values_give_nan(precision):
         assert np.isnan(compiled(good, floor)).all()
     gradient = jax.jit(jax.grad(lambda m: clipped_correlation(m)[0, 1]))
     assert np.isnan(gradient(batch[0])).any()
-
-
-def test_traced_asymmetry_and_diagonal_do_not_matter(precision):
-    matrix = jnp.asarray(CASES["random entries"], float)
+    # Asymmetry and diagonal do not matter.
     rng = np.random.default_rng(9)
-    skew = jnp.asarray(np.triu(rng.normal(size=matrix.shape), 1), float)
-    changed = matrix + skew - skew.T + jnp.diag(jnp.asarray(rng.normal(size=31), float))
-    actual = jax.jit(clipped_correlation)(changed)
-    np.testing.assert_allclose(actual, repaired(matrix), rtol=0, atol=1e-5)
+    skew = jnp.asarray(np.triu(rng.normal(size=good.shape), 1), float)
+    changed = good + skew - skew.T + jnp.diag(jnp.asarray(rng.normal(size=31), float))
+    np.testing.assert_allclose(compiled(changed, 1e-3), repaired(good, 1e-3), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [jnp.int32, jnp.bfloat16, jnp.float16])

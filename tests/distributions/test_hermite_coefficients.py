@@ -49,21 +49,13 @@ def coefficients_of(distribution):
     return unit * coefficients
 
 
-@pytest.fixture(scope="module")
-def rules():
-    """Weights, scales and Hermite coefficients of all distributions, in both types."""
-    made = {}
-    for name in ("float32", "float64"):
-        with jax.enable_x64(name == "float64"):
-            weights, scale = padded(name)
-            distribution = LinearizedMarginal(jnp.zeros(len(LAWS)), weights, scale)
-            made[name] = weights, scale, np.asarray(coefficients_of(distribution))
-    return made
-
-
-@pytest.fixture(params=["float32", "float64"])
-def made(request, rules):
-    parts = jax.tree.map(lambda part: np.asarray(part, np.float64), rules[request.param])
+@pytest.fixture(scope="module", params=["float32", "float64"])
+def made(request):
+    """Tolerance, weights, scales and Hermite coefficients of all distributions, in both types."""
+    with jax.enable_x64(request.param == "float64"):
+        weights, scale = padded(request.param)
+        found = coefficients_of(LinearizedMarginal(jnp.zeros(len(LAWS)), weights, scale))
+    parts = (np.asarray(part, np.float64) for part in (weights, scale, found))
     return {"float32": 1e-5, "float64": 1e-11}[request.param], *parts
 
 
@@ -104,9 +96,8 @@ def reference(name):
         x, steps = graded_rule([1.0], 1 + 12 * scale)
         survival = survival_of_box_and_normal(x, scale)
     else:
-        second = weights[1]
-        x, steps = graded_rule([1 - second, 1 + second], 1 + second)
-        survival = survival_of_two(x, second)
+        x, steps = graded_rule([1 - weights[1], 1 + weights[1]], 1 + weights[1])
+        survival = survival_of_two(x, weights[1])
     z = -special.ndtri(np.maximum(survival, 1e-300))
     density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
     norms = np.array([math.sqrt(math.factorial(k - 1) * k) for k in DEGREES])

@@ -1,10 +1,8 @@
-"""`LinearizedConditional`: density, moments, draws, models, mistakes."""
+"""`LinearizedConditional`: density, moments, draws, mistakes."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 from jax.test_util import check_grads
 from numpyro.distributions import constraints
@@ -35,12 +33,8 @@ def test_density_is_a_ratio_of_integrals(x64):
     distribution = joint.condition((2,), 0.7)
     value = np.array([0.1, -0.2])
     order = [2, 0, 1]
-    both = by_quadrature(
-        np.array([0.7, *value]) - LOC[order],
-        WEIGHTS[order],
-        COVARIANCE[np.ix_(order, order)],
-        100,
-    )
+    deviation = np.array([0.7, *value]) - LOC[order]
+    both = by_quadrature(deviation, WEIGHTS[order], COVARIANCE[np.ix_(order, order)], 100)
     known = by_quadrature(np.array([0.7]) - LOC[2:], WEIGHTS[2:], COVARIANCE[2:, 2:], 100)
     assert abs(float(distribution.log_prob(value)) - (both - known)) < 0.02
 
@@ -83,35 +77,12 @@ def test_gradients_of_the_density(x64):
     check_grads(log_density, at, order=1, modes=["rev"], rtol=1e-5, eps=1e-5)
 
 
-@pytest.mark.slow
-def test_as_an_observed_site():
-    """The posterior of a shift of the other outputs, by a distribution that is conditioned in the
-    model."""
-
-    def model(known, others):
-        shift = numpyro.sample("shift", dist.Normal(0.0, 1.0))
-        joint = LinearizedJoint(LOC + jnp.array([0.0, 1.0, 1.0]) * shift, WEIGHTS, COVARIANCE)
-        with numpyro.plate("runs", len(known)):
-            numpyro.sample("y", joint.condition(0, known), obs=others)
-
-    draws = LinearizedJoint(LOC + np.array([0.0, 0.5, 0.5]), WEIGHTS, COVARIANCE).sample(KEY, (60,))
-    kernel = numpyro.infer.NUTS(model)
-    mcmc = numpyro.infer.MCMC(kernel, num_warmup=200, num_samples=200, progress_bar=False)
-    mcmc.run(KEY, draws[:, :1], draws[:, 1:])
-    shift = mcmc.get_samples()["shift"]
-    assert abs(float(shift.mean()) - 0.5) < 4 * float(shift.std())
-    assert 0.01 < float(shift.std()) < 0.15
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (([0.5, 0.5, 0.5], LOC, WEIGHTS), r"values must have shape \(..., k\), fewer than the 3"),
         ((0.5, LOC, WEIGHTS), r"values must have shape \(..., k\)"),
-        (
-            (np.zeros((2, 1)), np.zeros((3, 3)), WEIGHTS),
-            "axes of values and normal_covariance",
-        ),
+        ((np.zeros((2, 1)), np.zeros((3, 3)), WEIGHTS), "axes of values and normal_covariance"),
         (([np.nan], LOC, WEIGHTS), "values must be finite"),
         (([0.5], LOC, WEIGHTS[:, :2]), "pass normal_covariance"),
         (([0.5], LOC, WEIGHTS, COVARIANCE - np.eye(3)), "must be positive semidefinite"),

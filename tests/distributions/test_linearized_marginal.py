@@ -23,72 +23,58 @@ CASES = {
 }
 
 
-class Reference:
-    """Density and distribution function about `LOC` by inclusion and exclusion, and quadrature.
+def piecewise(x, weights, power):
+    """``sum_e prod(e) (x + e.w)_+^power`` over all signs ``e``, divided by ``power! prod(2 w)``.
 
-    The sum of uniforms has the density ``sum_e prod(e) (x + e.w)_+^(n-1)`` over all signs ``e``,
-    divided by ``(n-1)! prod(2 w)`` (Bradley and Gupta 2002); the normal part is convolved in
-    numerically.
+    For the power n - 1 the density of the sum of uniforms (Bradley and Gupta 2002), for n its
+    distribution function.
     """
+    signs = np.array(list(itertools.product([-1, 1], repeat=len(weights))))
+    y = x + signs @ weights
+    terms = np.where(y >= 0, np.abs(y) ** power, 0.0)
+    return signs.prod(axis=1) @ terms / (math.factorial(power) * np.prod(2 * weights))
 
-    def __init__(self, weights, scale):
-        self.weights, self.scale = np.abs(weights), scale
-        self.width = self.weights.sum()
-        signs = np.array(list(itertools.product([-1, 1], repeat=len(weights))))
-        self.sign, self.shift = signs.prod(axis=1), signs @ self.weights
 
-    def piecewise(self, x, power):
-        y = x + self.shift
-        terms = np.where(y >= 0, np.abs(y) ** power, 0.0)
-        return self.sign @ terms / (math.factorial(power) * np.prod(2 * self.weights))
+def reference(name, value):
+    """Density and distribution function; a normal part is convolved in numerically."""
+    weights, scale = np.abs(CASES[name][0]), CASES[name][1]
+    x, count, width = value - LOC, len(weights), weights.sum()
+    if not scale:
+        density = piecewise(-abs(x), weights, count - 1) if abs(x) < width else 0.0
+        return density, np.clip(piecewise(x, weights, count), 0.0, 1.0)
+    corners = np.array(list(itertools.product([-1, 1], repeat=count))) @ weights
+    knots = np.unique(np.append(corners, x).clip(-width, width))
 
-    def convolved(self, x, kernel):
+    def convolved(kernel):
         def integrand(u):
-            return kernel((x - u) / self.scale) * self.piecewise(-abs(u), len(self.weights) - 1)
+            return kernel((x - u) / scale) * piecewise(-abs(u), weights, count - 1)
 
-        knots = np.unique(np.concatenate([self.shift, [x]]).clip(-self.width, self.width))
         pieces = itertools.pairwise(knots)
-        return sum(quad(integrand, a, b, epsabs=1e-13, epsrel=1e-12)[0] for a, b in pieces)
+        return sum(quad(integrand, *piece, epsabs=1e-13, epsrel=1e-12)[0] for piece in pieces)
 
-    def pdf(self, value):
-        x = value - LOC
-        if self.scale:
-            return self.convolved(x, scipy.stats.norm.pdf) / self.scale
-        return self.piecewise(-abs(x), len(self.weights) - 1) if abs(x) < self.width else 0.0
-
-    def cdf(self, value):
-        x = value - LOC
-        if self.scale:
-            return self.convolved(x, ndtr)
-        return np.clip(self.piecewise(x, len(self.weights)), 0.0, 1.0)
+    return convolved(scipy.stats.norm.pdf) / scale, convolved(ndtr)
 
 
-@pytest.fixture(params=["one", "two", "five", "normal"])
+@pytest.fixture(params=CASES)
 def name(request):
     return request.param
 
 
-def make(name, **kwargs):
+def make(name):
     weights, scale = CASES[name]
-    return LinearizedMarginal(LOC, np.array(weights), scale or None, **kwargs)
-
-
-def points(name, count=9):
-    """Points over nearly all of the support, none at a kink."""
-    weights, scale = CASES[name]
-    reach = np.abs(weights).sum() + 2 * scale
-    return LOC + reach * np.linspace(-0.97, 0.963, count)
+    return LinearizedMarginal(LOC, np.array(weights), scale or None)
 
 
 @pytest.mark.usefixtures("x64")
 def test_density_and_distribution_function(name):
-    d, reference, x = make(name), Reference(*CASES[name]), points(name)
-    density = [reference.pdf(v) for v in x]
-    below = np.array([reference.cdf(v) for v in x])
+    d, (weights, scale) = make(name), CASES[name]
+    # Points over nearly all of the support, none at a kink.
+    x = LOC + (np.abs(weights).sum() + 2 * scale) * np.linspace(-0.97, 0.963, 9)
+    density, below = np.transpose([reference(name, v) for v in x])
+    above = [reference(name, 2 * LOC - v)[1] for v in x]  # the distribution is symmetric
     np.testing.assert_allclose(np.exp(d.log_prob(x)), density, rtol=1e-9)
     np.testing.assert_allclose(d.cdf(x), below, rtol=1e-9)
     np.testing.assert_allclose(np.exp(d.log_cdf(x)), below, rtol=1e-9)
-    above = np.array([reference.cdf(2 * LOC - v) for v in x])  # the distribution is symmetric
     np.testing.assert_allclose(np.exp(d.log_sf(x)), above, rtol=1e-9)
 
 
@@ -138,23 +124,15 @@ def test_no_weights_but_a_normal_part_is_the_normal_distribution():
     assert d.excess_kurtosis == 0.0
 
 
-def test_integers_are_promoted():
+def test_integers_and_half_precision_are_promoted():
     whole, same = LinearizedMarginal(1, [1, 2], 1), LinearizedMarginal(1.0, [1.0, 2.0], 1.0)
     assert whole.log_prob(2) == same.log_prob(2.0)
     assert whole.sample(KEY) == same.sample(KEY)
-    for value in (whole.mean, whole.variance, whole.sample(KEY), whole.log_prob(2)):
-        assert value.dtype == np.float32
-
-
-def test_half_precision_is_computed_and_drawn_in_single():
-    d = LinearizedMarginal(jnp.float16(0.5), jnp.asarray([1.0, 2.0], jnp.float16))
-    assert d.sample(KEY).dtype == d.mean.dtype == d.variance.dtype == np.float32
-    assert d.log_prob(jnp.float16(0.5)).dtype == np.float32
-
-
-def test_unsigned_values_do_not_wrap_around():
-    d = LinearizedMarginal(1, [1, 2])
-    np.testing.assert_allclose(d.cdf(np.uint8(0)), d.cdf(0.0))
+    np.testing.assert_allclose(whole.cdf(np.uint8(0)), whole.cdf(0.0))  # does not wrap around
+    half = LinearizedMarginal(jnp.float16(0.5), jnp.asarray([1.0, 2.0], jnp.float16))
+    for d, value in ((whole, 2), (half, jnp.float16(0.5))):
+        for found in (d.mean, d.variance, d.sample(KEY), d.log_prob(value)):
+            assert found.dtype == np.float32
 
 
 EXPECTED_SHAPE = r"weights must have shape \(\.\.\., n\) with n >= 1, got "
@@ -216,23 +194,18 @@ def test_errors_of_values(method, argument):
 )
 def test_values_that_jit_hides_give_nan(weights, scale):
     functions, rest = everything(jnp.array(weights), scale)
-    assert np.isnan(functions).all()
-    assert not np.isfinite(rest).any()
+    assert np.isnan([*functions, rest.pop("kurtosis")]).all()
+    assert not np.isfinite(list(rest.values())).any()
 
 
 @jax.jit
-def everything(weights, scale):
-    d = LinearizedMarginal(0.0, weights, scale)
-    functions = [d.log_prob(0.1), d.cdf(0.1), d.icdf(0.3), d.excess_kurtosis]
-    return jnp.stack(functions), jnp.stack([d.variance, d.sample(KEY)])
+def everything(weights, scale=None):
+    d = LinearizedMarginal(LOC, weights, scale)
+    rest = {"variance": d.variance, "draw": d.sample(KEY), "kurtosis": d.excess_kurtosis}
+    return (d.log_prob(0.4), d.cdf(0.1), d.icdf(0.3)), rest
 
 
 def test_a_point_mass_that_jit_hides_has_no_density_but_draws():
-    def both(weights):
-        d = LinearizedMarginal(LOC, weights)
-        return jnp.stack([d.log_prob(0.4), d.cdf(0.1), d.icdf(0.3)]), d.sample(KEY), d.variance
-
-    functions, draw, variance = jax.jit(both)(jnp.zeros(2))
+    functions, rest = everything(jnp.zeros(2))
     assert np.isnan(functions).all()
-    np.testing.assert_allclose(draw, LOC)
-    assert variance == 0.0
+    np.testing.assert_allclose([rest["draw"], rest["variance"]], [LOC, 0.0])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax.test_util import check_grads
 from scipy.interpolate import PchipInterpolator
 
-import nn_uq_dist as nuq
+from nn_uq_dist.distributions import MonotoneSpline
 
 X = np.array([-1.0, 0.0, 0.5, 2.0])
 Y = np.array([-3.0, 0.0, 2.0, 2.5])
@@ -17,7 +17,7 @@ steps = st.lists(st.floats(0.05, 5.0), min_size=6, max_size=6)
 
 
 def test_goes_through_the_knots_and_is_straight_beyond(precision):
-    spline = nuq.distributions.MonotoneSpline(X, Y)
+    spline = MonotoneSpline(X, Y)
     np.testing.assert_allclose(spline(jnp.asarray(X)), Y, rtol=1e-6, atol=1e-6)
     slopes = np.asarray(spline.slopes)
     np.testing.assert_allclose(spline(-4.0), Y[0] - 3 * slopes[0], rtol=1e-6)
@@ -29,7 +29,7 @@ def test_goes_through_the_knots_and_is_straight_beyond(precision):
 
 def test_is_the_rational_quadratic_of_its_formula(x64):
     slopes = np.array([1.0, 2.0, 0.5, 0.3])
-    spline = nuq.distributions.MonotoneSpline(X, Y, slopes)
+    spline = MonotoneSpline(X, Y, slopes)
     x = np.linspace(0.01, 0.49, 7)
     t, s = (x - X[1]) / 0.5, 4.0
     expected = Y[1] + 2.0 * (s * t**2 + slopes[1] * t * (1 - t)) / (
@@ -42,7 +42,7 @@ def test_is_the_rational_quadratic_of_its_formula(x64):
 @given(widths=steps, rises=steps)
 def test_both_directions_and_the_slope(widths, rises):
     with jax.enable_x64(True):
-        spline = nuq.distributions.MonotoneSpline(np.cumsum(widths), np.cumsum(rises))
+        spline = MonotoneSpline(np.cumsum(widths), np.cumsum(rises))
         x = jnp.linspace(-3.0, sum(widths) + 3, 211)
         y = spline(x)
         assert bool((jnp.diff(y) > 0).all())
@@ -58,7 +58,7 @@ def test_both_directions_and_the_slope(widths, rises):
 @pytest.mark.slow
 def test_gradients_in_the_knots(x64):
     def value(y):
-        spline = nuq.distributions.MonotoneSpline(X, y)
+        spline = MonotoneSpline(X, y)
         return jnp.sum(jnp.sin(spline(jnp.linspace(-2, 3, 9)))) + spline.inv(1.0)
 
     check_grads(value, (jnp.asarray(Y),), order=1, rtol=1e-6)
@@ -66,19 +66,19 @@ def test_gradients_in_the_knots(x64):
 
 def test_one_map_for_each_output():
     x, y = np.stack([X, X + 1]), np.stack([Y, 2 * Y])
-    spline = nuq.distributions.MonotoneSpline(x, y)
+    spline = MonotoneSpline(x, y)
     points = jnp.linspace(-2, 3, 5)[:, None]
     found = spline(points)
     assert found.shape == (5, 2)
     assert spline.forward_shape((5, 1)) == (5, 2)
     for j in range(2):
-        alone = nuq.distributions.MonotoneSpline(x[j], y[j])
+        alone = MonotoneSpline(x[j], y[j])
         np.testing.assert_allclose(found[:, j], alone(points[:, 0]), rtol=1e-6)
     np.testing.assert_allclose(spline.inv(found), points * np.ones(2), rtol=1e-5, atol=1e-5)
 
 
 def test_nan_stays_nan_and_infinity_infinite():
-    spline = nuq.distributions.MonotoneSpline(X, Y)
+    spline = MonotoneSpline(X, Y)
     values = jnp.array([jnp.nan, jnp.inf, -jnp.inf])
     for found in (spline(values), spline.inv(values)):
         assert np.isnan(found[0])
@@ -86,11 +86,11 @@ def test_nan_stays_nan_and_infinity_infinite():
 
 
 def test_passes_through_jit_and_compares():
-    spline = nuq.distributions.MonotoneSpline(X, Y)
+    spline = MonotoneSpline(X, Y)
     found = jax.jit(lambda s, v: s(v))(spline, 0.3)
     np.testing.assert_allclose(found, spline(0.3), rtol=1e-6)
-    assert spline == nuq.distributions.MonotoneSpline(X, Y)
-    assert spline != nuq.distributions.MonotoneSpline(X, Y + 1)
+    assert spline == MonotoneSpline(X, Y)
+    assert spline != MonotoneSpline(X, Y + 1)
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_passes_through_jit_and_compares():
 )
 def test_errors(arguments, error, message):
     with pytest.raises(error, match=message):
-        nuq.distributions.MonotoneSpline(*arguments)
+        MonotoneSpline(*arguments)

@@ -1,5 +1,8 @@
 """The Nataf correlation against closed forms and double integrals."""
 
+import itertools
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,74 +32,57 @@ def matrix(rho):
 
 
 def spline_cdf(weights, x):
-    """Distribution function of ``sum w_k U_k`` at ``x <= 0``: a piecewise polynomial."""
-    signs = np.array(np.meshgrid(*[[-1, 1]] * len(weights))).reshape(len(weights), -1).T
-    powers = np.maximum(np.asarray(x)[..., None] + signs @ weights, 0) ** len(weights)
-    factor = np.prod(2 * weights) * np.prod(np.arange(1, len(weights) + 1))
-    return (powers * signs.prod(axis=-1)).sum(axis=-1) / factor
+    """Distribution function of ``sum w_k U_k`` at ``x <= 0``, a piecewise polynomial; its ends."""
+    ends = np.array(list(itertools.product([-1, 1], repeat=len(weights))))
+    powers = np.maximum(np.asarray(x)[..., None] + ends @ weights, 0) ** len(weights)
+    factor = np.prod(2 * weights) * math.factorial(len(weights))
+    return (powers * ends.prod(axis=-1)).sum(axis=-1) / factor, ends @ weights
 
 
-def quantiles(weights, scale, scores):
-    """Quantiles of one output, by bisection; a normal part is left to `LinearizedMarginal`."""
-    if scale:
-        return np.asarray(
-            LinearizedMarginal(0.0, np.array(weights), scale).from_normal_score(scores)
-        )
-    weights = np.abs([w for w in weights if w])
-    target = stats.norm.cdf(-np.abs(scores))
-    low, high = np.full(target.shape, -weights.sum()), np.zeros(target.shape)
-    for _ in range(80):
-        middle = 0.5 * (low + high)
-        below = spline_cdf(weights, middle) < target
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.where(scores < 0, middle, -middle)
+def quantiles_and_rule(weights, scale):
+    """Quantiles of one output at nodes over the scores, times the weights of these nodes.
 
-
-def rule(weights, scale):
-    """Nodes and weights on [-8.5, 8.5], with ends of panels where the quantile function bends."""
-    ends = np.linspace(-8.5, 8.5, 171)
-    weights = np.abs([w for w in weights if w])
+    Panels end where the quantile function bends. A normal part is left to `LinearizedMarginal`.
+    """
+    ends, used = np.linspace(-8.5, 8.5, 171), np.abs([w for w in weights if w])
     if not scale:
-        signs = np.array(np.meshgrid(*[[-1, 1]] * len(weights))).reshape(len(weights), -1).T
-        corners = signs @ weights
-        inner = corners[(corners <= 0) & (corners > 1e-9 - weights.sum())]
-        bends = stats.norm.ppf(spline_cdf(weights, inner))
+        corners = spline_cdf(used, 0.0)[1]
+        inner = corners[(corners <= 0) & (corners > 1e-9 - used.sum())]
+        bends = stats.norm.ppf(spline_cdf(used, inner)[0])
         ends = np.unique(np.concatenate([ends, bends, -bends]))
     points, factors = np.polynomial.legendre.leggauss(6)
     half = 0.5 * np.diff(ends)[:, None]
-    return (0.5 * (ends[1:] + ends[:-1])[:, None] + half * points).ravel(), (half * factors).ravel()
+    z = (0.5 * (ends[1:] + ends[:-1])[:, None] + half * points).ravel()
+    if scale:
+        marginal = LinearizedMarginal(0.0, np.array(weights), scale)
+        return z, np.asarray(marginal.from_normal_score(z)) * (half * factors).ravel()
+    target = stats.norm.cdf(-np.abs(z))
+    low, high = np.full(z.shape, -used.sum()), np.zeros(z.shape)
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        below = spline_cdf(used, middle)[0] < target
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return z, np.where(z < 0, middle, -middle) * (half * factors).ravel()
 
 
 def covariance_by_double_integral(weights, scales, rho):
     """The paper's integral of ``g_1(z_1) g_2(z_2) phi(z_1, z_2; rho)``, its density corrected."""
-    (z1, r1), (z2, r2) = (rule(*distribution) for distribution in zip(weights, scales, strict=True))
-    g1, g2 = quantiles(weights[0], scales[0], z1), quantiles(weights[1], scales[1], z2)
+    (z1, g1), (z2, g2) = map(quantiles_and_rule, weights, scales)
     exponent = z1[:, None] ** 2 + z2**2 - 2 * rho * z1[:, None] * z2
     density = np.exp(-0.5 * exponent / (1 - rho**2)) / (2 * np.pi * np.sqrt(1 - rho**2))
-    return (g1 * r1) @ density @ (g2 * r2)
-
-
-@pytest.fixture(params=PAIRS)
-def pair(request):
-    weights, scales = PAIRS[request.param]
-    return weights, scales or [None, None]
-
-
-def distribution(pair):
-    weights, scales = pair
-    scale = None if scales[0] is None else np.array(scales)
-    return LinearizedMarginal(np.zeros(2), np.array(weights), scale)
+    return g1 @ density @ g2
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-def test_nataf_correlation_against_double_integrals(pair):
-    marginals = distribution(pair)
+@pytest.mark.parametrize("name", PAIRS)
+def test_nataf_correlation_against_double_integrals(name):
+    weights, scales = PAIRS[name]
+    marginals = LinearizedMarginal(np.zeros(2), np.array(weights), scales and np.array(scales))
     deviation = np.asarray(jnp.sqrt(marginals.variance))
     for rho in CORRELATIONS:
-        expected = covariance_by_double_integral(*pair, rho)
-        wanted = expected / deviation.prod()
-        fit = nataf_correlation(marginals, matrix(wanted))
+        expected = covariance_by_double_integral(weights, scales or [None] * 2, rho)
+        fit = nataf_correlation(marginals, matrix(expected / deviation.prod()))
         assert abs(fit.matrix[0, 1] - rho) <= 1e-8
         assert fit.attainable.all()
 

@@ -32,12 +32,11 @@ def corrected(unit, scale=None):
     return nuq.distributions.CorrectedMarginal(marginal(unit, scale), knots, images)
 
 
-def shape_and_entropy(weights, scale):
+@jax.jit
+@jax.grad
+def slopes(weights, scale):
     distribution = nuq.LinearizedMarginal(0.0, weights, scale)
     return distribution.excess_kurtosis + distribution.entropy()
-
-
-SLOPES = jax.jit(jax.grad(shape_and_entropy))
 
 
 def univariate(make, unit, scale):
@@ -45,20 +44,17 @@ def univariate(make, unit, scale):
     points = np.array([-0.5, 2e-3, 0.9], np.float32) * unit
     values = {
         "log_prob": distribution.log_prob(points) + np.log(unit),
-        "cdf": distribution.cdf(points),
-        "log_sf": distribution.log_sf(points),
-        "icdf": distribution.icdf(LEVELS) / unit,
-        "normal_score": distribution.normal_score(points),
-        "mean": distribution.mean / unit,
         "variance": distribution.variance / unit / unit,
-        "standard_deviation": distribution.standard_deviation / unit,
-        "skewness": distribution.skewness,
-        "excess_kurtosis": distribution.excess_kurtosis,
+        "icdf": distribution.icdf(LEVELS) / unit,
         "draws": distribution.sample(KEY, (3,)) / unit,
     }
+    functions, shape = ("cdf", "log_sf", "normal_score"), ("skewness", "excess_kurtosis")
+    values |= {name: getattr(distribution, name)(points) for name in functions}
+    values |= {name: getattr(distribution, name) for name in shape}
+    values |= {name: getattr(distribution, name) / unit for name in ("mean", "standard_deviation")}
     if isinstance(distribution, nuq.LinearizedMarginal):
         values["entropy"] = distribution.entropy() - np.log(unit)
-        values["slopes"] = SLOPES(distribution.weights, distribution.normal_scale) * unit
+        values["slopes"] = slopes(distribution.weights, distribution.normal_scale) * unit
     return values
 
 
@@ -98,10 +94,12 @@ def multivariate(make, units, covariance):
         "rosenblatt": distribution.rosenblatt(points),
     }
     rest = distribution.condition(0, points[:1])
-    values["conditional log_prob"] = rest.log_prob(points[1:]) + jnp.log(units[1])
-    values["conditional mean"] = rest.mean / units[1:]
-    values["conditional variance"] = rest.variance / units[1:] / units[1:]
-    values["conditional draws"] = rest.sample(KEY, (3,)) / units[1:]
+    values |= {
+        "conditional log_prob": rest.log_prob(points[1:]) + jnp.log(units[1]),
+        "conditional mean": rest.mean / units[1:],
+        "conditional variance": rest.variance / units[1:] / units[1:],
+        "conditional draws": rest.sample(KEY, (3,)) / units[1:],
+    }
     if make is copula:
         values["entropy"] = distribution.entropy() - log_volume
         values["matrix"] = distribution.correlation_matrix

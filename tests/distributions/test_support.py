@@ -24,16 +24,18 @@ FAMILIES = {
     "uniform": (lambda: dist.Uniform(0.0, 2.0), 0, 2),
     "normal": (lambda: dist.Normal(0.0, 1.0), -np.inf, np.inf),
 }
-# The map 2 x + 1.
-KNOTS = jnp.array([0.2, 0.5, 0.8])
+
+
+def moved(base):
+    """By the map 2 x + 1."""
+    knots = jnp.array([0.2, 0.5, 0.8])
+    return nuq.distributions.CorrectedMarginal(base, knots, 2 * knots + 1, [2.0, 2.0, 2.0])
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_support_of_an_adapted_family(name):
     make, low, high = FAMILIES[name]
-    distribution = nuq.distributions.CorrectedMarginal(
-        make(), KNOTS, 2 * KNOTS + 1, [2.0, 2.0, 2.0]
-    )
+    distribution = moved(make())
     low, high = 2 * low + 1, 2 * high + 1
     support = distribution.support
     assert getattr(support, "lower_bound", -np.inf) == pytest.approx(low, abs=1e-6)
@@ -54,8 +56,7 @@ def test_support_of_an_adapted_family(name):
 
 def test_ends_of_a_batch():
     high = jnp.array([1.0, 3.0])
-    base = dist.TruncatedNormal(0.0, 1.0, high=high)
-    distribution = nuq.distributions.CorrectedMarginal(base, KNOTS, 2 * KNOTS + 1, [2.0, 2.0, 2.0])
+    distribution = moved(dist.TruncatedNormal(0.0, 1.0, high=high))
     np.testing.assert_allclose(distribution.support.upper_bound, 2 * high + 1, rtol=1e-6)
     at_ends = biject_to(distribution.support)(jnp.full(2, -20.0))
     np.testing.assert_allclose(at_ends, 2 * high + 1, rtol=1e-5)
@@ -67,12 +68,8 @@ INPUT = nuq.Input.box(jnp.zeros(2), half_width=1.0)
 LINEAR = nuq.Linearization([0.0, 1.0], [[1.0, 0.5], [0.3, -1.0]], INPUT)
 
 
-def above(scale):
-    return dist.TruncatedNormal(jnp.zeros(2), 1.0, low=scale * jnp.array([1.0, 2.0]))
-
-
-def below(scale):
-    return dist.TruncatedNormal(jnp.zeros(2), 1.0, high=scale * jnp.array([1.0, 2.0]))
+def half_lines(scale, end):
+    return dist.TruncatedNormal(jnp.zeros(2), 1.0, **{end: scale * jnp.array([1.0, 2.0])})
 
 
 def scaled(scale):
@@ -84,10 +81,14 @@ def scaled(scale):
 MOVING = {
     "marginals as an event": lambda scale: scaled(scale).marginals().to_event(1),
     "joint": lambda scale: scaled(scale).joint(),
-    "copula of half-lines above": lambda scale: nuq.GaussianCopulaJoint(above(scale), jnp.eye(2)),
-    "copula of half-lines below": lambda scale: nuq.GaussianCopulaJoint(below(scale), jnp.eye(2)),
+    "copula of half-lines above": lambda scale: nuq.GaussianCopulaJoint(
+        half_lines(scale, "low"), jnp.eye(2)
+    ),
+    "copula of half-lines below": lambda scale: nuq.GaussianCopulaJoint(
+        half_lines(scale, "high"), jnp.eye(2)
+    ),
     "half-lines as an event": lambda scale: nuq.distributions.as_output_distribution(
-        below(scale)
+        half_lines(scale, "high")
     ).to_event(1),
 }
 
