@@ -25,8 +25,8 @@ from nn_uq_dist.linearization.jacobians import values_and_jacobians
 # Runs that go through the network at once, and most numbers of an array.
 _GROUP_SIZE = 512
 _GROUP_NUMBERS = 2**20
-# Points whose derivatives are computed at once.
-_SLOPES_AT_ONCE, _JACOBIANS_AT_ONCE = 32, 256
+# Points whose derivatives are computed at once: an observation has 128 starts.
+_SLOPES_AT_ONCE, _JACOBIANS_AT_ONCE = 32, 128
 # A value with its gradient takes as long as this many values.
 RUNS_PER_SLOPE = 3
 
