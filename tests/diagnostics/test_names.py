@@ -49,6 +49,7 @@ def test_the_joint_summary_has_those_of_the_table(lin, pairs):
     assert diagnostics.summary(lin, pairs, joint=joint, progress=False).index.tolist() == OUTPUTS
 
 
+@pytest.mark.slow
 def test_tables_and_trees(lin, pairs):
     table = diagnostics.summary(lin, pairs, progress=False)["mean"]
     short = diagnostics.table(lin, limits={"zeta": 10.3})

@@ -168,6 +168,7 @@ def test_values_out_of_reach():
     assert jnp.isfinite(far).all()
 
 
+@pytest.mark.slow
 def test_far_beyond_both_ends_of_a_bent_support(precision):
     # The inverse of the map is rounded, at its ends too.
     knots = jnp.linspace(-1.0, 1.0, 17)
@@ -183,6 +184,7 @@ def test_far_beyond_both_ends_of_a_bent_support(precision):
     np.testing.assert_allclose(slope, -away / sigma**2, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.01, 0.5])
 def test_far_tails_of_two_normals(precision, sigma):
     """Log densities where densities underflow: outliers, and where a chain may begin."""
@@ -218,6 +220,7 @@ def integral(function, ends):
     return sum(scipy.integrate.fixed_quad(function, *piece, n=100)[0] for piece in pieces)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.03, 0.3, 3.0])
 def test_map_with_steep_and_flat_pieces(precision, share):
     # Slopes that change by up to 50 times between neighbors, as of networks that turn back.
@@ -245,6 +248,7 @@ def test_map_with_steep_and_flat_pieces(precision, share):
         np.testing.assert_allclose(found, [known(kernel, at) for at in x], atol=5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "low"), [(0.01, -0.03), (0.3, -1.0), (1.0, 1.3)])
 @pytest.mark.parametrize(
     ("base", "known"),

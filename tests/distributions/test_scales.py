@@ -106,6 +106,7 @@ def multivariate(make, units, covariance):
     return values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", [None, COVARIANCE], ids=["bounded", "normal part"])
 @pytest.mark.parametrize("make", [linearized, copula])
 def test_joint_distributions(make, covariance):

@@ -120,6 +120,7 @@ def test_many_modes_are_found_or_told_of(d):
         assert result.converged or d == 5
 
 
+@pytest.mark.slow
 def test_eight_peaks_and_their_spread():
     """Three pairs of inputs, each behind an output of its own: products of sums over one input.
 

@@ -23,6 +23,7 @@ def test_moments_are_those_of_the_base():
     np.testing.assert_allclose(shares.values[0], np.array([3, 3, 4]) / 10, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_pairs_correct_what_the_transform_bends():
     f = dist.Gamma(5.0 * jnp.ones(3), 5.0).to_event(1)
 

@@ -100,6 +100,7 @@ def test_batch_is_the_stack_of_single_distributions():
         assert_same_distribution(jax.tree.map(lambda leaf, i=index: leaf[i], lin), single)
 
 
+@pytest.mark.slow
 def test_tangents_at_points(precision):
     box = Input.box(MEAN.astype(precision), 0.4)
     points = jnp.array([[0.7, -0.4, 0.1], [0.0, 1.0, -0.3]], precision)

@@ -170,6 +170,7 @@ def test_draws_reproduce_outputs_without_noise():
     np.testing.assert_allclose(jax.vmap(lin)(draws), np.tile(y, (50, 1)), atol=2e-2)
 
 
+@pytest.mark.slow
 def test_batches_of_outputs_and_of_inputs():
     means = jnp.arange(12.0).reshape(4, 3)
     distribution = nuq.Input.box(means, 1.0) + nuq.Input.normal(0 * means, 0.1)
@@ -210,6 +211,7 @@ def test_under_jit_and_with_correlated_noise(x64):
     np.testing.assert_allclose(mean, np.linalg.solve(np.eye(2) + noise, y), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_structured_inputs_come_back_as_they_are():
     f = {"scale": dist.LogNormal(0.0, 0.3), "image": nuq.Input.box(jnp.zeros(4), half_width=1.0)}
 

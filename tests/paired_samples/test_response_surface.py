@@ -74,6 +74,7 @@ def test_draws_left_out_are_predicted_by_fits_without_them():
         np.testing.assert_allclose(ridge.errors(penalty)[i], error, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_several_penalties_and_constant_terms_have_derivatives(x64):
     rng = np.random.default_rng(3)
     terms, y = rng.normal(size=(2, 4, 20)), rng.normal(size=(2, 20, 3))
