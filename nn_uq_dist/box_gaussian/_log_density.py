@@ -26,8 +26,9 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
 )
 
 # Points at a time on a CPU and elsewhere: all wait for the slowest. With 12 inputs blocks of 256
-# take 1.1 to 1.4 times as long on two cores, with 31 inputs .8 times.
-_BLOCK = (32, 256)
+# take 1.1 to 1.4 times as long on two cores, with 31 inputs .8 times. Few go at once: a loop takes
+# .2 s to compile.
+_BLOCK, _FEW = (32, 256), 128
 
 _once_differentiable = refused(
     "second derivatives of the joint density are not implemented: expected at most one "
@@ -129,7 +130,8 @@ def _solve(problem: Problem) -> tuple[Array, FixedPoint]:
 
 
 def _by_blocks[Result](function: Callable[[Problem], Result], problem: Problem) -> Result:
-    size = chunk_size(*_BLOCK)
+    count = len(problem.target)
+    size = count if count <= _FEW else chunk_size(*_BLOCK)
     if problem.weights.ndim > 2:
         return in_chunks(function, problem, size=size)
     return in_chunks(

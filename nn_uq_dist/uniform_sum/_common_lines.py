@@ -47,7 +47,8 @@ from nn_uq_dist.uniform_sum.points import (
 
 # Lines end at about this fraction of the width from the edge; closer points go singly.
 _NEAREST = {"float32": 1e-4, "float64": 1e-7}
-_LINES_AT_ONCE = 8
+# Lines at a time on a CPU and elsewhere: 8 take 1.2 to 2 times as long on two cores.
+_LINES = (1, 8)
 # Lines of fewer weights need more nodes, by these factors.
 _MANY_WEIGHTS = 24
 _MORE_NODES = {"float32": 3, "float64": 6}
@@ -122,7 +123,6 @@ def _tilts(orders: Orders, nearest: Array, distribution: UniformSum) -> tuple[Ar
     most = _most_lines(orders, distribution.weights.shape[0], dtype) + 12 * (
         distribution.normal_scale is not None
     )
-    most = -(-most // _LINES_AT_ONCE) * _LINES_AT_ONCE
     State = tuple[Array, Array, Array, Array]
 
     def advance(state: State) -> State:
@@ -215,7 +215,7 @@ def _of_one_distribution(
     between = lax.optimization_barrier(0.5 * (tilts[1, 1:] + tilts[1, :-1]))
     index = jnp.sum(distance[:, None] < between[:-1], axis=1)
     tabulate = partial(_tabulate, orders, distribution)
-    lines = in_chunks(tabulate, tilts[:, :-1].T, size=_LINES_AT_ONCE, num_rows=count)
+    lines = in_chunks(tabulate, tilts[:, :-1].T, size=chunk_size(*_LINES), num_rows=count)
     size = _POINTS_AT_ONCE if num_points is None else _CONCRETE_POINTS_AT_ONCE
 
     def some_points(distance: Array, index: Array) -> tuple[Array, Array]:
