@@ -16,7 +16,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array, lax
 from numpyro.distributions import constraints
-from numpyro.distributions.batch_util import promote_batch_shape
+from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes
 
 from nn_uq_dist.basics import checks
@@ -63,6 +63,11 @@ class AbstractDistribution(abc.ABCMeta, type(dist.Distribution)):  # type: ignor
 
 class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     """What distributions of outputs and joint distributions have in common."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in cls.__dict__:
+            _name_axes(cls)
 
     @classmethod
     def gather_pytree_data_fields(cls) -> tuple[str, ...]:
@@ -194,6 +199,22 @@ def rebuilt[D: Distribution](distribution: D, **changed: Any) -> D:
         name: distribution.__dict__[name] for name in constructor_arguments(type(distribution))
     } | changed
     return pass_validation(distribution, made(type(distribution), arguments))
+
+
+def _name_axes(kind: type[Distribution]) -> None:
+    """Tell NumPyro which arguments ``vmap`` may have axes in: it asks the signature."""
+    names = constructor_arguments(kind)
+
+    def axes_of(d: Distribution, **axes: Any) -> Distribution:
+        default = vmap_over.dispatch(dist.Distribution)
+        return default(d, **{name: axes.get(name) for name in names})
+
+    first = inspect.Parameter("d", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    others = (
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names
+    )
+    axes_of.__signature__ = inspect.Signature([first, *others])  # type: ignore[attr-defined]
+    vmap_over.register(kind, axes_of)
 
 
 @promote_batch_shape.register

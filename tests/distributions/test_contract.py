@@ -124,6 +124,8 @@ def test_declaration(cls):
     assert not any(constraint.is_discrete for constraint in cls.arg_constraints.values())
     assert not cls.support.is_discrete
     assert set(cls.gather_pytree_data_fields()) == parameters
+    # NumPyro's own tests ask the signature, and check nothing without names.
+    assert parameters <= set(inspect.signature(vmap_over.dispatch(cls)).parameters)
 
 
 WITH_ENTROPY = {LinearizedMarginal, GaussianCopulaJoint, GaussianCopulaConditional}
