@@ -1,18 +1,22 @@
-"""The monotone spline: its formula, both directions, derivatives, shapes, errors."""
+"""Increasing maps: formulas, both directions, derivatives, shapes, equality, errors."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax.test_util import check_grads
 from scipy.interpolate import PchipInterpolator
 
-from nn_uq_dist.distributions import MonotoneSpline
+from nn_uq_dist import LinearizedMarginal
+from nn_uq_dist.distributions import MonotoneSpline, NormalScoreTransform
 
 X = np.array([-1.0, 0.0, 0.5, 2.0])
 Y = np.array([-3.0, 0.0, 2.0, 2.5])
+WEIGHTS = np.array([[1.0, 0.5], [0.7, 0.4]], np.float32)
+ZEROS = np.zeros(2, np.float32)
 steps = st.lists(st.floats(0.05, 5.0), min_size=6, max_size=6)
 
 
@@ -110,3 +114,21 @@ def test_passes_through_jit_and_compares():
 def test_errors(arguments, error, message):
     with pytest.raises(error, match=message):
         MonotoneSpline(*arguments)
+
+
+@pytest.mark.slow
+def test_normal_scores_to_outputs():
+    marginals = LinearizedMarginal(ZEROS, WEIGHTS)
+    transform = NormalScoreTransform(marginals)
+    assert (transform.domain.event_dim, transform.codomain.event_dim) == (1, 1)
+    assert transform.forward_shape((5, 2)) == transform.inverse_shape((5, 2)) == (5, 2)
+    assert transform.forward_shape((5, 1)) == (5, 2)
+    z = jnp.array([[-2.0, 0.3], [1.0, 2.0]])
+    y = transform(z)
+    np.testing.assert_allclose(transform.inv(y), z, rtol=1e-4)
+    slopes = jax.vmap(lambda z: jnp.linalg.slogdet(jax.jacobian(transform)(z))[1])(z)
+    np.testing.assert_allclose(transform.log_abs_det_jacobian(z, y), slopes, rtol=1e-4)
+    np.testing.assert_allclose(jax.jit(lambda t, z: t(z))(transform, z), y, rtol=1e-5)
+    assert transform == NormalScoreTransform(LinearizedMarginal(ZEROS, WEIGHTS))
+    assert transform != NormalScoreTransform(LinearizedMarginal(ZEROS, 2 * WEIGHTS))
+    assert transform != NormalScoreTransform(dist.Normal(ZEROS, 1.0))
