@@ -272,7 +272,8 @@ def as_float64(network: LeakyReLUNetwork) -> Any:
         If a parameter is NaN or infinite: a transformation may have rebuilt the network.
     """
     checks.require_finite("negative_slope", network.negative_slope, "pass a number in [0, 1]")
-    for part in (*network.hidden_weights, *network.biases, network.output_matrix):
+    # None, a bias that is left out, has no leaves.
+    for part in jax.tree.leaves(network):
         checks.require_finite("every weight and bias of network", part)
     return in_float64(network)
 
