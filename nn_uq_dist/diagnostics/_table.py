@@ -64,7 +64,9 @@ def table(
         each of their Sobol sequences, in turn (the jackknife: B. Efron and C. Stein, Ann. Statist.
         9, 1981). They are 1 to 2.5 times too large with few pairs, and much too large where so many
         fewer make a simpler correction, as from just above 150. NaN where a limit is not asked of
-        an output, and errors of fewer than 20 pairs.
+        an output; errors of fewer than 20 pairs, and where fewer than one of the pairs would lie
+        beyond the limit, or short of it: there the map is extrapolated, which these errors do not
+        see (up to 20 times too small), and `nn_uq_dist.failure_probability` is right.
 
     Raises
     ------
@@ -103,6 +105,8 @@ def table(
     corrected = marginals if isinstance(marginals, CorrectedLinearization) else None
     if corrected is not None and of_all.size and corrected.pairs.num_samples >= 2 * GROUPS:
         errors = _standard_errors(corrected, of_all, upper=upper, progress=progress)
+        fewer = np.minimum(beyond, 1 - beyond) * corrected.pairs.num_samples
+        errors[fewer < 1] = np.nan
     repeats = len(columns["mean"]) // len(names)
     for limit, share, error in zip(of_all, beyond, errors, strict=True):
         asked = np.tile([limit in limits for limits in of_outputs], repeats)

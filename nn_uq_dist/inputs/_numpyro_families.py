@@ -14,6 +14,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
+from nn_uq_dist.basics.checks import is_concrete
 from nn_uq_dist.inputs._input import Input
 
 type Shape = tuple[int, ...]
@@ -140,7 +141,13 @@ def _mean(value: Any, shape: Shape, axes: int) -> Array:
 
 @register_input_family(dist.Uniform)
 def _uniform(base: dist.Uniform, shape: Shape) -> Input:
-    return Input.box(_mean((base.low + base.high) / 2, shape, 0), (base.high - base.low) / 2)
+    low, high = base.low, base.high
+    if is_concrete(low, high) and np.any(np.asarray(low) > np.asarray(high)):
+        raise ValueError(
+            f"Uniform must have low below high, got low {low} and high {high}; swap them, or pass "
+            f"Uniform(mean - half_width, mean + half_width)"
+        )
+    return Input.box(_mean((low + high) / 2, shape, 0), (high - low) / 2)
 
 
 @register_input_family(dist.Delta)

@@ -160,7 +160,7 @@ def _add_limits(
     axis: "Axes", shown: Shown, positions: FloatArray, names: Sequence[str], medians: FloatArray
 ) -> None:
     """Draw a line for each limit at the places that have it, with the largest probability."""
-    for limit in sorted({limit for own in shown.limits for limit in own}):
+    for k, limit in enumerate(sorted({limit for own in shown.limits for limit in own})):
         places = np.array([limit in own for own in shown.limits])
         scores = shown.scores_at(limit)
         is_upper = np.median(medians[places]) < limit
@@ -169,18 +169,17 @@ def _add_limits(
         shown_as = f"{beyond[worst]:.2g}"
         text = f"P({'>' if is_upper else '<'} {limit:g}) = {shown_as}"
         if places.sum() > 1:
-            ties = [k for k in np.flatnonzero(places).tolist() if f"{beyond[k]:.2g}" == shown_as]
+            ties = [j for j in np.flatnonzero(places).tolist() if f"{beyond[j]:.2g}" == shown_as]
             text = f"largest {text}, at {_words(ties, names)}"
-        right, ends_in = 1.0, axis.get_yaxis_transform()
         if places.all():
             axis.axhline(limit, color=VERMILION, lw=1.2)
         else:
             at = positions[places]
             axis.hlines([limit] * at.size, at - 0.4, at + 0.4, VERMILION, lw=1.2)
-            right, ends_in = positions[worst] + 0.4, axis.transData
+        # Above the axes, where nothing is drawn.
         axis.annotate(
-            text, (right, limit), xycoords=ends_in, xytext=(-3, 2), textcoords="offset points",
-            ha="right", color=VERMILION, fontsize=SMALL, bbox=_panels.BEHIND,
+            text, (1, 1), xycoords="axes fraction", xytext=(0, 3 + 11 * k),
+            textcoords="offset points", ha="right", color=VERMILION, fontsize=SMALL,
         )  # fmt: skip
 
 

@@ -123,7 +123,7 @@ class Shown:
     def limit_words(self, limit: float, j: int) -> str:
         """The smaller of the probabilities above and below a limit, and the share of the draws."""
         score = self.scores_at(limit)[j]
-        words = f"P({'>' if score > 0 else '<'} {limit:g}) = {ndtr(-abs(score)):.2g}"
+        words = f"P({'>' if score > 0 else '<'} {limit:g}) = {ndtr(-abs(score)):#.2g}"
         if self.draws is not None and (column := self.columns[j]).size:
             if self.draws.dtype.kind == "f":  # a limit of .1 is not below a float32 of .1
                 limit = float(self.draws.dtype.type(limit))

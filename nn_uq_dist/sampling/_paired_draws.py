@@ -172,8 +172,7 @@ def paired_draws(
         )
     if points not in get_args(Points):
         raise ValueError(
-            f"points must be 'random' or 'sobol', got {points!r}; leave it out for independent "
-            f"draws"
+            f"points must be 'random' or 'sobol', got {points!r}; pass one of these words"
         )
     num_samples, batch_size = as_counts(num_samples, batch_size)
     randomizations = 0

@@ -45,6 +45,9 @@ def test_a_corrected_model_is_that_of_the_network():
     assert (found["+- P(> 2)"] < 0.01).all()
     np.testing.assert_allclose(found["mean"], np.sinh([1, 2]) / [1, 2], rtol=0.01)
     np.testing.assert_allclose(found["q0.5"], 1, atol=0.03)
+    # Fewer than one of the pairs lie beyond, or short of, these limits.
+    far = table(lin.corrected(pairs), limits=[1e-9, 7.387], quantiles=())
+    assert np.isnan(far[[name for name in far if "+-" in name]].to_numpy()).all()
 
 
 def test_distributions_of_any_kind():

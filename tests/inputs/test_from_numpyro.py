@@ -257,6 +257,7 @@ MISTAKES = {
     "a known array for each of a batch": lambda: {"a": BATCH, "b": jnp.ones((3, 2))},
     "a word in a dict": lambda: {"a": NORMAL, "b": "one"},
     "a negative half-width": lambda: Input.box(ZEROS, half_width=-1.0),
+    "low above high": lambda: dist.Uniform(174.0, 8.7),
     "a covariance as `scale_tril`": lambda: Input.normal(ZEROS[:2], scale_tril=CORRELATION),
     "a negative variance": lambda: Input.normal(ZEROS[:2], covariance_matrix=np.diag([1.0, -1.0])),
     "a mean alone": lambda: Input.normal(ZEROS),

@@ -79,14 +79,14 @@ def test_limits_have_their_probability_and_stay_in_view(known, plot):
     limits = {"level": [references[0].ppf(0.99), -3.0], "bend": references[2].ppf(0.3)}
     figure = plot(distribution, draws, output_names=NAMES, limits=limits)
     far, low, bend = (t.get_text() for k in (0, 2) for t in figure.axes[k].texts)
-    assert far.startswith(f"P(> {limits['level'][0]:g}) = 0.01\ndraws 0.0")
+    assert far.startswith(f"P(> {limits['level'][0]:g}) = 0.010\ndraws 0.0")
     share = np.mean(draws[:, 0] > limits["level"][0])
     error = np.sqrt(share * (1 - share) / len(draws))
     numbers = far.rsplit("draws ", 1)[1].split(" ± ")
     assert len(numbers[0]) == len(numbers[1])  # as many digits
     np.testing.assert_allclose([float(x) for x in numbers], [share, error], atol=0.5 * error)
     assert low.startswith(f"P(< -3) = {references[0].cdf(-3):.2g}")
-    assert bend.startswith(f"P(< {limits['bend']:g}) = 0.3\n")
+    assert bend.startswith(f"P(< {limits['bend']:g}) = 0.30\n")
     assert not figure.axes[1].texts
     for k, own in ((0, limits["level"]), (2, limits["bend"])):
         left, right = figure.axes[k].get_xlim()
