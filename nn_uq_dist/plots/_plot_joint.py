@@ -176,4 +176,4 @@ def _legend(kind: str, masses: Sequence[float], grays: Sequence[str]) -> list[An
     percents = [f"{100 * mass:g}" for mass in masses]
     line: Any = Line2D([], [], color=BLUE, label=f"{kind}, {', '.join(percents)}%")
     regions = zip(percents, reversed(grays), strict=False)
-    return [line, *(Patch(color=gray, label=f"{p}% of the draws") for p, gray in regions)]
+    return [line, *(Patch(color=gray, label=f"{p}% of the draws, smoothed") for p, gray in regions)]

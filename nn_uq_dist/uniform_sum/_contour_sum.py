@@ -336,14 +336,18 @@ def tail_integral(
     # weight, and its second derivative at zero is not zero.
     smallest = jnp.finfo(y.dtype).eps ** 1.5
     lift = lax.stop_gradient(jnp.maximum(smallest - distribution.weights, 0.0))
-    # Where nothing is computed, use the center of a distribution with all weights equal to one.
-    scale = distribution.normal_scale
+    # Where nothing is computed, use the center of a distribution with weights of one; those that
+    # are not in use have no factors, with which a sum of negative terms would be NaN.
+    scale, num_rows = distribution.normal_scale, distribution.num_rows
+    count: Any = len(lift) if num_rows is None else num_rows
+    is_used: Any = num_rows is None or np.arange(len(lift))[:, None] < num_rows
+    ones = jnp.where(is_used, 1.0, smallest)
     safe = distribution._replace(
-        weights=jnp.where(inside, distribution.weights + lift, 1.0),
+        weights=jnp.where(inside, distribution.weights + lift, ones).astype(y.dtype),
         normal_scale=None if scale is None else jnp.where(inside, scale, 1.0),
     )
     y = jnp.where(inside, y, 0.0)
-    distance = jnp.where(inside, distance, float(distribution.weights.shape[0]))
+    distance = jnp.where(inside, distance, count).astype(y.dtype)
     constants = lax.stop_gradient((y, distance, safe, inside))
     contour = choose_contour(order, *constants, last, derivatives)
     converged = (contour.num_nodes > 0) | ~inside

@@ -99,16 +99,16 @@ def evaluate_each_point(
     else:
         sums, leaves, done = _integrals(*at, active, derivatives, conditioning)
     value = sums.rows[0]
-    positive = value > 0
-    safe = jnp.where(positive, value, 1.0)
-    logs = jnp.where(positive, sums.unit + jnp.log(safe), -jnp.inf)
+    is_zero = value <= 0  # not of NaN
+    safe = jnp.where(is_zero, 1.0, value)
+    logs = jnp.where(is_zero, -jnp.inf, sums.unit + jnp.log(safe))
     logs = logs - jnp.where(order == 0, jnp.log(scale), 0.0)
     second = scaled.moments()[0]
     valid = (second > 0) & jnp.isfinite(second) & ~jnp.isnan(y)
     gradient = None
     if derivatives:
         slopes = Rows(scaled, leaves, derivatives).gradient(sums.rows)
-        slopes = jnp.where(positive, slopes / safe, 0.0) / scale
+        slopes = jnp.where(is_zero, 0.0, slopes / safe) / scale
         others = len(slopes) - len(sign)
         gradient = jnp.concatenate([slopes[:others], slopes[others:] * sign[:, None]])
     return Values(jnp.where(valid, logs, jnp.nan), done | ~valid, gradient)

@@ -92,7 +92,7 @@ def test_corner_is_labelled():
             assert not axes[column, row].axison
             np.testing.assert_allclose(axis.get_ylim(), axes[row, row].get_xlim())
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    percents = ["50% of the draws", "90% of the draws", "99% of the draws"]
+    percents = [*(f"{p}% of the draws, smoothed" for p in (50, 90, 99))]
     assert texts == ["copula, 50, 90, 99%", *percents]
 
 

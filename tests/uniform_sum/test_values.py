@@ -1,5 +1,6 @@
 """Log density and log tail probabilities against the 40-digit answers of the bank."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -110,3 +111,22 @@ def test_nearly_normal_distributions(x64):
     for row, distribution, sd, *found in zip(x, weights, scale, *values, strict=True):
         exact = float_log_values(row, distribution, sd, 20)
         np.testing.assert_allclose(found, exact, rtol=1e-13, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tiny", [0.0, 1e-6])
+def test_few_weights_that_dominate_among_many(tiny, precision):
+    """Outside of programs weights are padded, also those of leaves that nothing is left of."""
+    x = np.array([0.2, 1.0, 1.3], precision)
+    few = [[1.0, 0.3, 0.09], [1.0, 0.3], [1.0, 0.3, 0.09, 0.027]]
+    for weights in few:
+        exact = float_log_values(x, np.array(weights), 0.0)
+        for count in (20, 33, 65, 129):
+            many = np.r_[weights, np.full(count - len(weights), tiny)].astype(precision)
+            points = x[np.abs(x) < 0.99 * sum(weights)]
+            found = lc.logpdf_and_logsf(points, many)
+            for value, answer in zip(found, exact, strict=True):
+                np.testing.assert_allclose(value, answer[: len(points)], rtol=2e-4, atol=2e-4)
+            slope = jax.grad(lambda x, many=many: lc.logsf(x, many))(points[1])
+            expected = -np.exp(exact[0][1] - exact[1][1])
+            np.testing.assert_allclose(slope, expected, rtol=1e-3)
