@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
@@ -98,7 +99,9 @@ def table(
     rows = distribution.batch_shape
     found = {"mean": distribution.mean, "sd": distribution.standard_deviation}
     dtype = distribution.mean.dtype
-    found |= {f"q{level:g}": distribution.icdf(jnp.asarray(level, dtype)) for level in known}
+    # By scores, as a level near one is rounded to it in single precision.
+    scores = {f"q{level:.12g}": jnp.asarray(ndtri(level), dtype) for level in known}
+    found |= {name: distribution.from_normal_score(score) for name, score in scores.items()}
     columns = {name: _row(values, rows) for name, values in found.items()}
     beyond = _beyond(distribution, of_all, upper=upper)
     errors = np.full(beyond.shape, np.nan)

@@ -225,7 +225,8 @@ def input_posterior(
     noise_covariance
         Covariance of noise that outputs share, shape ``(..., N_y, N_y)``. Of both, the sum.
     key
-        A JAX random key. The result depends on it alone, on one kind of device.
+        A JAX random key. The result depends on it and on the places of the observations alone, on
+        one kind of device.
     num_runs
         Runs of the network for each observation after which no round begins, at least 20,000. Easy
         ones take 12,000 and hard ones all.
@@ -394,10 +395,13 @@ def _reduced(
     # In random order, so that equal draws follow each other, and nothing else.
     order = rng.permutation(len(x))
     rows = order[systematic(weights[order], NUM_DRAWS, rng)]
+    chosen = inputs[rows]
+    if not math.isfinite(drawn.log_evidence):
+        chosen = np.full_like(chosen, np.nan)
     return {
         "_mean": mean,
         "covariance_matrix": covariance,
-        "_draws": inputs[rows],
+        "_draws": chosen,
         "log_evidence": drawn.log_evidence,
         "p_value": chdtrc(num_outputs, drawn.squared_distance),
         "converged": drawn.converged,
