@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtri
 from jax.typing import ArrayLike
+from scipy.special import ndtri
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
