@@ -144,7 +144,7 @@ def _uniform(base: dist.Uniform, shape: Shape) -> Input:
     low, high = base.low, base.high
     if is_concrete(low, high) and np.any(np.asarray(low) > np.asarray(high)):
         raise ValueError(
-            f"Uniform must have low below high, got low {low} and high {high}; swap them, or pass "
+            f"low must not be above high, got low {low} and high {high}; swap them, or pass "
             f"Uniform(mean - half_width, mean + half_width)"
         )
     return Input.box(_mean((low + high) / 2, shape, 0), (high - low) / 2)

@@ -99,7 +99,10 @@ def evaluate_each_point(
     else:
         sums, leaves, done = _integrals(*at, active, derivatives, conditioning)
     value = sums.rows[0]
-    is_zero = value <= 0  # not of NaN
+    # Not where a sum is NaN, but far out, where polynomials overflow.
+    is_zero = (value <= 0) | jnp.isinf((y / scale) ** 4)
+    if scaled.normal_scale is None:
+        is_zero = is_zero | (distance <= 0)
     safe = jnp.where(is_zero, 1.0, value)
     logs = jnp.where(is_zero, -jnp.inf, sums.unit + jnp.log(safe))
     logs = logs - jnp.where(order == 0, jnp.log(scale), 0.0)

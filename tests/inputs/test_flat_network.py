@@ -112,7 +112,7 @@ def test_a_missing_key_is_named_alone():
 
 def test_what_is_wrong_with_an_entry_is_said_of_it():
     swapped = {"a": dist.Normal(0.0, 1.0), "b": dist.Uniform(3.0, 1.0)}
-    with pytest.raises(ValueError, match=r"f\['b'\], Uniform: half_width must not.*got -1\.0"):
+    with pytest.raises(ValueError, match=r"f\['b'\], Uniform: low must not be above high, got"):
         nuq.linearize(lambda x: x["a"] * x["b"], swapped)
     with pytest.raises(ValueError, match=r"got TypeError from it: [^,]*; pass a pure function"):
         nuq.linearize(lambda x: x["a"] * x["b"], swapped | {"b": None})
