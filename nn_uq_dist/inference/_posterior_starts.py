@@ -19,8 +19,8 @@ from nn_uq_dist.inference._importance_weights import far_apart, tempered
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._student_mixture import SquaredDistances, StudentMixture, monomials
 
-# Starts that are added at once. Half of the first are among the draws that all
-# observations share, far from each other, as the best may all be in one mode.
+# Starts that are added at once. Half of the first are among the draws that all observations share,
+# far from each other, as the best may all be in one mode.
 _NUM_STARTS = 128
 _MOST_STEPS = 15
 # Relative decrease of the sum of squares below which a start has arrived.
