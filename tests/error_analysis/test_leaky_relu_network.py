@@ -88,8 +88,8 @@ def scaled():
     return network
 
 
-def mlp(activation=jax.nn.leaky_relu, final=lambda x: x, outputs=2, **options):
-    return eqx.nn.MLP(3, outputs, 5, 3, activation, final, key=KEY, **options)
+def mlp(activation=jax.nn.leaky_relu, final=lambda x: x, outputs=2, depth=3, **options):
+    return eqx.nn.MLP(3, outputs, 5, depth, activation, final, key=KEY, **options)
 
 
 def convolutional():
@@ -205,7 +205,7 @@ UNREADABLE = (
     (lambda: towers, "a connection that skips or splits layers"),
     (lambda: lambda x: W.T @ jax.nn.relu(W @ x) + 2 * x, "a skip connection that is not the input"),
     (lambda: lambda x: jax.nn.relu(x) * x, "got the operation mul of values"),
-    (lambda: lambda x: jax.lax.scan(lambda c, e: (c + e, None), 0.0, x)[0], "got a scan"),
+    (lambda: mlp(depth=1, scan=True), "got an error without jit: zero-length scan"),
     (lambda: lambda x: jnp.ones((2, 4)) @ x, "one input of shape"),
 )
 
