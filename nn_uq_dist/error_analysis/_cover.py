@@ -5,12 +5,12 @@ of those ranges hold; and a pre-activation can leave its own range only if an af
 does, which is an event of known probability. Ranges are cut where that costs little.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.error_analysis._affine_bounds import (
@@ -26,6 +26,7 @@ from nn_uq_dist.error_analysis._affine_bounds import (
     tangents,
 )
 from nn_uq_dist.error_analysis._distribution_bounds import EPS, distribution_bounds
+from nn_uq_dist.inputs.terms import UNIFORM_VARIANCE
 
 # Ends of a range that are tried, and tolerance of their probabilities, as for
 # `distribution_bounds`.
@@ -37,6 +38,13 @@ _NEURONS_AT_ONCE = 2**14
 _PAIRS_AT_ONCE = 2**17
 # Where many parts add up, so may their errors, which parts that are decided do not have.
 _TOLERANCES = (1e-12, 1e-7)
+# What a unit of the output is worth in probability, in units of the largest density of a normal
+# distribution with the standard deviation of the tangent: for the whole input, and for parts of it.
+_WORTHS, _WORTH_OF_PARTS = (1.0, 1.0, 0.5, 0.2, 0.06), 0.5
+# Where the gap is looked at: up to 4 standard deviations of the tangent, and between quantiles.
+_MOST_SCORE, _NUM_AROUND, _NUM_BETWEEN = 1.6, 33, 16
+_EXTREME = 1e-3
+_LEAST_MASS = 2.0**-50
 
 
 class Enclosed(NamedTuple):
@@ -222,15 +230,34 @@ def cover_of(
     return joined(found)
 
 
-def split(network: StandardNetwork, cover: Cover, chosen: NDArray[np.intp], price: float) -> Cover:
-    """The cover with some of its boxes halved across the variable with the largest share."""
+def whole_cover(network: StandardNetwork) -> Cover:
+    """Bounds for the whole input."""
+    prices = [part * _unit_price(network) for part in _WORTHS]
+    return cover_of(network, Boxes.whole(network), np.ones(1), prices)
+
+
+def refined(network: StandardNetwork, cover: Cover, most: int, threshold: float | None) -> Cover:
+    """The cover with up to `most` of its boxes halved: those that separate the bounds the most.
+
+    Across the variable with the largest share; the same cover if nothing is left to be halved.
+    """
+    price = _WORTH_OF_PARTS * _unit_price(network)
+    if threshold is None:
+        score = cover.middle_gap(price)
+    else:
+        score = np.add(*tails(network, cover, np.array([threshold], float)))[:, 0] - 1
+    # Smaller parts would have centers that are rounded, and miss a piece of the box.
+    score = np.where(cover.mass > _LEAST_MASS, cover.mass * score, 0)
+    num = min(len(score) // 3 + 1, most, int(np.count_nonzero(score > 0)))
+    if num == 0:
+        return cover
+    chosen = np.argpartition(-score, num - 1)[:num]
     kept = np.ones(len(cover.mass), bool)
     kept[chosen] = False
-    index = np.arange(len(chosen))
     axis = np.where(network.is_uniform, cover.shares[chosen], -1.0).argmax(axis=-1)
     middle, half = cover.boxes.take(chosen)
     moved = np.zeros_like(half)
-    moved[index, axis] = half[index, axis] / 2
+    moved[np.arange(num), axis] = half[np.arange(num), axis] / 2
     half = np.tile(half - moved, (2, 1))
     boxes = Boxes(np.concatenate([middle - moved, middle + moved]), half)
     children = cover_of(network, boxes, np.tile(cover.mass[chosen] / 2, 2), [price])
@@ -298,3 +325,32 @@ def mean_bounds(network: StandardNetwork, cover: Cover) -> FloatArray:
         slack = slack + 1e-17 * num_normal**2 * (largest + cover.mass @ size)
     least: FloatArray = cover.mass @ forms.middle(cover.boxes) - slack
     return least
+
+
+def largest_error(network: StandardNetwork, cover: Cover) -> float:
+    """Bound on the distance of the output from its tangent at the mean."""
+    tangent, forms = tangents(network, Boxes.whole(network))[0], cover.forms(0)
+    # An output less its tangent is at least the bound of the one plus that of the negative of the
+    # other.
+    rows, const = forms.rows + tangent.rows[:, ::-1], forms.const + tangent.const[:, ::-1]
+    return -float(AffineForms(rows, const).smallest(cover.boxes).min())
+
+
+def _unit_price(network: StandardNetwork) -> float:
+    """Largest density of a normal distribution with the standard deviation of the tangent."""
+    variance = np.where(network.is_uniform, UNIFORM_VARIANCE, 1.0)
+    rows = tangents(network, Boxes.whole(network))[0].rows[0]
+    spread = float(np.sqrt((rows**2 @ variance).max()))
+    return 1 / (math.sqrt(2 * math.pi) * (spread or 1.0))
+
+
+def looked_at(network: StandardNetwork, cover: Cover) -> FloatArray:
+    """Points around the mean of the tangent, and between extreme quantiles of the bounds."""
+    low, high = tangents(network, Boxes.whole(network))[0].const[0]
+    middle, reach = (low - high) / 2, _MOST_SCORE / _unit_price(network)
+    around = np.linspace(middle - reach, middle + reach, _NUM_AROUND)
+    grid = np.sort(np.concatenate([around, np.linspace(*cover.range, _NUM_AROUND)]))
+    below, above = tails_of(network, (cover,), grid)
+    inside = grid[(below > _EXTREME) & (above > _EXTREME)]
+    between = np.linspace(inside.min(initial=middle), inside.max(initial=middle), _NUM_BETWEEN)
+    return np.concatenate([around, between])
