@@ -10,7 +10,7 @@ go singly.
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,22 +27,15 @@ from nn_uq_dist.uniform_sum._contour import (
     tilted_moments,
 )
 from nn_uq_dist.uniform_sum._contour_sum import integrand, nodes_of_chunk
-from nn_uq_dist.uniform_sum._each_point import CHUNK, Orders, evaluate_each_point
+from nn_uq_dist.uniform_sum._each_point import Orders
 from nn_uq_dist.uniform_sum._polynomials import relative_correction
-from nn_uq_dist.uniform_sum._tolerances import tolerances_of
 from nn_uq_dist.uniform_sum._uniform_component import excess_coth, sine_and_cosine
 from nn_uq_dist.uniform_sum._uniform_sum import (
     UniformSum,
     binary_scale,
     distance_from_edge,
     in_units,
-)
-from nn_uq_dist.uniform_sum.points import (
-    HostArray,
-    capacity,
-    padded,
-    padded_sum,
-    values_of_points,
+    tolerances_of,
 )
 
 # Lines end at about this fraction of the width from the edge; closer points go singly.
@@ -57,8 +50,6 @@ _MORE_NODES = {"float32": 3, "float64": 6}
 _FEWEST_FACTORS = 2**15
 _FEWEST_POINTS = 128
 _TOO_MANY_TO_COPY = 1024
-# Most numbers in the weights of points that go singly, and in the points of concrete calls.
-_MOST_NUMBERS = 2**21
 # Points that are looked up at a time, if the program is compiled for their number and if not.
 _POINTS_AT_ONCE, _CONCRETE_POINTS_AT_ONCE = 2**14, 256
 
@@ -228,7 +219,7 @@ def _of_one_distribution(
 
 
 @partial(jax.jit, static_argnums=0)
-def _by_lines(
+def by_lines(
     orders: Orders,
     y: Array,
     distribution: UniformSum,
@@ -251,114 +242,3 @@ def _by_lines(
         num_rows=num_distributions,
     )
     return found
-
-
-def values_of_shared_distributions(orders: Orders, y: Any, weights: Any, normal_scale: Any) -> Any:
-    """Log density (order 0), log survival (1) or both of P points under each distribution.
-
-    Parameters
-    ----------
-    orders : tuple of int
-    y : Array, shape (L, P)
-        Points at or above the center. NumPy arrays give NumPy arrays.
-    weights : Array, shape (n, L)
-        Any sign.
-    normal_scale : Array, shape (L,), or None
-
-    Returns
-    -------
-    Array, shape (M, L, P)
-    """
-    if not isinstance(y, np.ndarray):
-        return _values(orders, y, UniformSum(weights, normal_scale))
-    num_distributions, num_points = y.shape
-    most = max(1, _MOST_NUMBERS // max(capacity(num_points, 1024, 4), len(weights)))
-    # Portions of one size, for one program.
-    size = -(-num_distributions // -(-num_distributions // most))
-
-    def portion(start: int) -> HostArray:
-        part = slice(start, start + size)
-        scale = None if normal_scale is None else normal_scale[part]
-        return _concrete_values(orders, y[part], weights[:, part], scale, size)
-
-    return np.concatenate([portion(start) for start in range(0, num_distributions, size)], axis=1)
-
-
-def _concrete_values(
-    orders: Orders, y: HostArray, weights: HostArray, normal_scale: HostArray | None, size: int
-) -> HostArray:
-    """At most `size` distributions, by a program for few sizes; points without a line singly."""
-    (count, num_distributions), num_points = weights.shape, y.shape[1]
-    rows, distributions = capacity(count, 16, 2), capacity(size, 4, 2)
-    distribution = padded_sum(weights, normal_scale, rows, distributions)
-    # Copies of the last point need no line of their own.
-    points = np.pad(y, [(0, 0), (0, capacity(num_points, 1024, 4) - num_points)], "edge")
-    points = padded(points, (distributions, points.shape[1]))
-    sizes: Any = np.int32(num_distributions), np.int32(num_points)
-    found = _by_lines(orders, points, distribution, *sizes)
-    values, holds = (np.array(np.asarray(part)[:num_distributions, :num_points]) for part in found)
-    distribution_of, point_of = np.nonzero(~holds)
-    most = max(1, _MOST_NUMBERS // count)
-    for start in range(0, len(distribution_of), most):
-        own, at = distribution_of[start : start + most], point_of[start : start + most]
-        scale = None if normal_scale is None else normal_scale[own]
-        values[own, at] = values_of_points(orders, y[own, at], weights[:, own], scale).T
-    return values.transpose(2, 0, 1)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _values(orders: Orders, y: Array, distribution: UniformSum) -> Array:
-    values, holds = _by_lines(orders, y, distribution)
-
-    def rest(y: Array, of_distribution: Array, values: Array, holds: Array) -> Array:
-        def singly() -> Array:
-            found = evaluate_each_point(
-                orders, y, _taken(distribution, of_distribution), ~holds, derivatives=0
-            ).logs
-            return jnp.where(holds[:, None], values, found.T)
-
-        return lax.cond(any_point(~holds), singly, lambda: values)
-
-    parts = y.reshape(-1), _distribution_of(y), values.reshape(-1, len(orders)), holds.reshape(-1)
-    size = min(chunk_size(*CHUNK), _most_copies(distribution))
-    found: Array = in_chunks(rest, *parts, size=size)
-    return found.T.reshape(len(orders), *y.shape)
-
-
-@_values.defjvp
-def _values_jvp(
-    orders: Orders, primals: tuple[Array, UniformSum], tangents: tuple[Array, UniformSum]
-) -> tuple[Array, Array]:
-    # Derivatives with respect to weights cost a factor n for each point anyway.
-    return jax.jvp(partial(_singly, orders), primals, tangents)
-
-
-def _singly(orders: Orders, y: Array, distribution: UniformSum) -> Array:
-    """The same without lines, each point with its own copy of the distribution; shape (M, L, P)."""
-
-    def some(y: Array, of_distribution: Array) -> Array:
-        own = _taken(distribution, of_distribution)
-        values: Array = values_of_points(orders, y, own.weights, own.normal_scale)
-        return values.T
-
-    size = _most_copies(distribution)
-    # Copies of the weights for all points are not kept for the backward pass.
-    function = some if y.size <= size else jax.checkpoint(some)
-    values: Array = in_chunks(function, y.reshape(-1), _distribution_of(y), size=size)
-    return values.T.reshape(len(orders), *y.shape)
-
-
-def _distribution_of(y: Array) -> Array:
-    """Index of the distribution of each of the points (L, P)."""
-    return jnp.arange(y.size) // y.shape[1]
-
-
-def _taken(distribution: UniformSum, of_distribution: Array) -> UniformSum:
-    scale = distribution.normal_scale
-    return UniformSum(
-        distribution.weights[:, of_distribution], None if scale is None else scale[of_distribution]
-    )
-
-
-def _most_copies(distribution: UniformSum) -> int:
-    return max(1, _MOST_NUMBERS // distribution.weights.shape[0])

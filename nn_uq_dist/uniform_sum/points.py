@@ -144,9 +144,7 @@ def _concrete(orders: Orders, derivatives: int, y: HostArray, distribution: Unif
     found = _padded_call(orders, derivatives, False, y, distribution)
     hard = ~found.done
     if hard.any():
-        scale = distribution.normal_scale
-        part = UniformSum(distribution.weights[:, hard], None if scale is None else scale[hard])
-        better = _padded_call(orders, derivatives, True, y[hard], part)
+        better = _padded_call(orders, derivatives, True, y[hard], distribution.take(hard))
         for old, new in zip(jax.tree.leaves(found), jax.tree.leaves(better), strict=True):
             old[..., hard] = new
     return found
@@ -164,7 +162,7 @@ def _padded_call(
     found: Any = evaluate_in_chunks(
         orders,
         padded(y, (points,)),
-        padded_sum(*distribution[:2], rows, points),
+        padded_sum(distribution, rows, points),
         derivatives=derivatives,
         conditioning=conditioning,
         num_points=np.int32(num_points),
@@ -188,11 +186,9 @@ def padded(part: Any, shape: tuple[int, ...]) -> Any:
     return np.pad(part, [(0, most - size) for most, size in zip(shape, part.shape, strict=True)])
 
 
-def padded_sum(weights: Any, scale: Any, rows: int, columns: int) -> UniformSum:
+def padded_sum(distribution: UniformSum, rows: int, columns: int) -> UniformSum:
     """The distributions in larger arrays, with the number of rows of whole groups in use."""
+    weights, scale, _ = distribution
     in_use: Any = np.int32(-(-len(weights) // ROWS_PER_GROUP) * ROWS_PER_GROUP)
-    return UniformSum(
-        padded(weights, (rows, columns)),
-        None if scale is None else padded(scale, (columns,)),
-        in_use,
-    )
+    scale = None if scale is None else padded(scale, (columns,))
+    return UniformSum(padded(weights, (rows, columns)), scale, in_use)
