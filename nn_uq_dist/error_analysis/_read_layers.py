@@ -48,6 +48,11 @@ class _Affine:
     source: "_Affine | None" = None
     factor: float = 1.0
 
+    @property
+    def root(self) -> "_Affine":
+        """The value of which it is a multiple, which may be itself."""
+        return self.source or self
+
 
 class _Sign(NamedTuple):
     """Whether a value is positive, or negative."""
@@ -113,28 +118,22 @@ class _Reader:
     def bent(self, name: str, given: list[Any]) -> "_Affine | _Sign | None":
         """The result of an operation that is part of an activation, None if it is none."""
         if name in _COMPARISONS and isinstance(given[0], _Affine) and _is_zero(given[1]):
-            of = given[0]
-            return _Sign(of.source or of, _COMPARISONS[name] == (of.factor > 0))
+            return _Sign(given[0], _COMPARISONS[name])
         if name == "select_n" and isinstance(given[0], _Sign):
             sign, *cases = given
             low, high = (_multiple(part, sign.of) for part in cases)
             return self.activated(sign.of, *((low, high) if sign.positive else (high, low)))
         if name == "max":
-            first = next(part for part in given if isinstance(part, _Affine))
-            of = first.source or first
+            moving = (part for part in given if isinstance(part, _Affine))
+            of = max(moving, key=lambda part: abs(part.factor))
             factors = [_multiple(part, of) for part in given]
             return self.activated(of, min(factors), max(factors))
         return None
 
     def activated(self, before: _Affine, low: float, high: float) -> _Affine:
         """``high h`` where ``h`` is positive, ``low h`` where it is negative: a new layer."""
-        slopes = f"an activation of slope {low} below zero and {high} above"
-        if high <= 0:  # it falls with `h`, and rises with `-h`
-            low, high = -high, -low
-            opposite = {stage: -part for stage, part in before.linear.items()}
-            before = _Affine(opposite, -before.const)
         if not (high > 0 and 0 <= low <= high):
-            raise _unreadable(slopes)
+            raise _unreadable(f"an activation of slope {low} below zero and {high} above")
         self.slopes.append(low / high)
         self.end_layer(before)
         shape = before.const.shape
@@ -203,7 +202,7 @@ def _mapped(eqn: Any, given: list[Any]) -> list[Any]:
             result.linear[stage] = part
     factor = _scaling(eqn, given)
     if factor is not None:
-        results[0].source = moving[0].source or moving[0]
+        results[0].source = moving[0].root
         results[0].factor = moving[0].factor * factor
     return results
 
@@ -218,7 +217,7 @@ def _scaling(eqn: Any, given: list[Any]) -> float | None:
     if name not in {"mul", "div"}:
         return None
     (other,) = (part for part in given if not isinstance(part, _Affine))
-    if not is_concrete(other) or np.ptp(np.asarray(other)) != 0:
+    if not is_concrete(other) or np.ptp(np.asarray(other)) != 0 or not np.any(other):
         return None
     number = float(np.asarray(other).flat[0])
     return number if name == "mul" else 1 / number
@@ -226,11 +225,9 @@ def _scaling(eqn: Any, given: list[Any]) -> float | None:
 
 def _multiple(part: Any, of: _Affine) -> float:
     """By how much one side of an activation multiplies the value before it."""
-    if part is of:
-        return 1.0
-    if isinstance(part, _Affine) and part.source is of:
-        return part.factor
-    if not isinstance(part, _Affine | _Sign) and _is_zero(part):
+    if isinstance(part, _Affine) and part.root is of.root:
+        return part.factor / of.factor
+    if _is_zero(part):
         return 0.0
     raise _unreadable("an activation other than a leaky ReLU with one fixed slope")
 
