@@ -11,6 +11,7 @@ Given the uniforms, the normal variables of :math:`r = W u + G v + e`, with stan
 noise :math:`e \sim N(0, N N^T)`, follow from what is left, :math:`r - W u`.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -25,20 +26,6 @@ from nn_uq_dist.box_gaussian._moments import uniform_moments
 # With 16 steps for each input, the slowest measured case (12 outputs of 31 inputs with little
 # noise) had a standard deviation 2 to 3% too small in its slowest input, and .3% on average.
 _STEPS_PER_INPUT = 32
-
-
-class _Lines(NamedTuple):
-    """Constants of all steps: directions are ``root`` times a standard normal vector.
-
-    Attributes
-    ----------
-    root : Array, shape (..., n, n)
-    seen : Array, shape (..., d, n)
-        Columns of ``root`` mapped to the outputs, in units of the normal part; zero without one.
-    """
-
-    root: Array
-    seen: Array
 
 
 @partial(jax.jit, static_argnames="num_draws")
@@ -81,31 +68,32 @@ def input_draws(
         basis, _ = jnp.linalg.qr(weights.mT)
         for _ in range(2):
             root = root - matmul(basis, matmul(basis.mT, root))
-        lines = _Lines(root, jnp.zeros_like(weights))
+        seen = jnp.zeros_like(weights)
         rest = jnp.zeros((*shape, weights.shape[-2]), deviation.dtype)
     else:
         factor = normal_factor(weights, covariance)
         gap = deviation - matvec(weights, moments.mean)
         columns = jnp.concatenate([matmul(weights, root), gap[..., None]], axis=-1)
         columns = solve_lower(factor, columns)
-        lines = _Lines(root, columns[..., :-1])
+        seen = columns[..., :-1]
         rest = jnp.broadcast_to(columns[..., -1], (*shape, weights.shape[-2]))
+
+    def line(key: Array) -> tuple[Array, Array]:
+        """A direction, and how the outputs move along it in units of the normal part."""
+        normal = random.normal(key, inputs.shape, root.dtype)
+        return matvec(root, normal), matvec(seen, normal)
+
     key_start, key_steps = random.split(key)
     # The start: a draw of the normal distribution, moved back into the box if needed.
-    direction, seen = _direction(key_start, lines, inputs.shape)
+    direction, moved = line(key_start)
     _, reach = _ends(inputs, direction)
     length = jnp.minimum(1.0, 0.99 * reach)[..., None]
-    start = (inputs + length * direction, rest - length * seen)
+    start = (inputs + length * direction, rest - length * moved)
 
     def step(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        return _step(random.fold_in(key_steps, number), lines, *state)
+        return _step(random.fold_in(key_steps, number), line, *state)
 
     return lax.fori_loop(0, _STEPS_PER_INPUT * count, step, start)[0]
-
-
-def _direction(key: Array, lines: _Lines, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    normal = random.normal(key, shape, lines.root.dtype)
-    return matvec(lines.root, normal), matvec(lines.seen, normal)
 
 
 def _ends(inputs: Array, direction: Array) -> tuple[Array, Array]:
@@ -119,15 +107,17 @@ def _ends(inputs: Array, direction: Array) -> tuple[Array, Array]:
     return jnp.minimum(jnp.max(back, axis=-1), 0.0), jnp.maximum(jnp.min(forth, axis=-1), 0.0)
 
 
-def _step(key: Array, lines: _Lines, inputs: Array, rest: Array) -> tuple[Array, Array]:
-    """A point on the line by slice sampling, which needs no truncated normal quantiles.
+def _step(
+    key: Array, line: Callable[[Array], tuple[Array, Array]], inputs: Array, rest: Array
+) -> tuple[Array, Array]:
+    """A point on a line by slice sampling, which needs no truncated normal quantiles.
 
     Along the line the log density falls by ``a t^2/2 - b t``; the slice is where this is at most an
     exponential variable, an interval in closed form (R. M. Neal, Slice sampling, Ann. Statist. 31,
     2003).
     """
     key_line, key_level, key_point = random.split(key, 3)
-    direction, seen = _direction(key_line, lines, inputs.shape)
+    direction, seen = line(key_line)
     curvature = jnp.sum(seen * seen, axis=-1)
     slope = jnp.sum(seen * rest, axis=-1)
     drop = random.exponential(key_level, slope.shape, slope.dtype)

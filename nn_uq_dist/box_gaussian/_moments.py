@@ -139,20 +139,7 @@ def regression(weights: Array, covariance: Array | None, known: int) -> Regressi
 
 
 def output_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
-    """Mean and covariance of other outputs given the first ones; means relative to the prior means.
-
-    Parameters
-    ----------
-    deviation : Array, shape (..., d)
-        Deviations of the known outputs.
-    weights : Array, shape (..., d + e, n)
-        Weights of all outputs, the known ones first, in units near their own size.
-    covariance : Array, shape (..., d + e, d + e), or None
-
-    Returns
-    -------
-    Moments
-        Moments of the e others; NaN where the passes have not converged.
+    """`conditional_moments` by the passes alone.
 
     Examples
     --------

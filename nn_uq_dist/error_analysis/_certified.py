@@ -369,7 +369,7 @@ def certified(
                 "f must be random, got only known values; give an input a half-width or a scale"
             )
         cover = whole_cover(exact)
-    if not all(np.all(np.abs(part) < _LARGEST) for part in (cover.rows, cover.const)):
+    if not all(np.all(np.abs(part) < _LARGEST) for part in cover.forms):
         raise ValueError(
             f"network and f must give bounds below {_LARGEST:g}, got larger ones or NaN; scale the "
             f"weights or the input"

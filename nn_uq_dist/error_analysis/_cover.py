@@ -144,7 +144,7 @@ def _cut(
     if not len(box):
         return least, failure
     sides = np.stack([neuron, neuron + num], axis=-1)
-    there = AffineForms(forms.rows[box[:, None], sides], forms.const[box[:, None], sides])
+    there = forms.take((box[:, None], sides))
     ends = least[box[:, None], sides]
     cuts = ends[..., None] * np.linspace(0, 1, _NUM_CUTS) ** 2
     paid = largest_probability(network, boxes.take(box), there, cuts, _TOLERANCE)
@@ -172,9 +172,9 @@ class Cover(NamedTuple):
     ----------
     boxes, mass
         The boxes and their probabilities, shape ``(P,)``: powers of two, hence exact.
-    rows, const
-        Lower bounds of the output and of its negative, shapes ``(P, K, 2, V)``, ``(P, K, 2)``; the
-        first of K hold on the whole box.
+    forms
+        Lower bounds of the output and of its negative, shapes ``(P, K, 2, V)`` and ``(P, K, 2)``;
+        the first of K hold on the whole box.
     failure
         Probabilities that they do not hold, given the box, shape ``(P, K)``.
     shares
@@ -183,24 +183,25 @@ class Cover(NamedTuple):
 
     boxes: Boxes
     mass: FloatArray
-    rows: FloatArray
-    const: FloatArray
+    forms: AffineForms
     failure: FloatArray
     shares: FloatArray
 
-    def forms(self, kind: int) -> AffineForms:
-        """One of the K pairs of bounds."""
-        return AffineForms(self.rows[:, kind], self.const[:, kind])
+    @property
+    def certain(self) -> AffineForms:
+        """The bounds that hold on the whole box."""
+        return self.forms.take(np.s_[:, 0])
 
     @property
     def range(self) -> tuple[float, float]:
         """What the output lies between, wherever the variables are in their ranges."""
-        least = self.forms(0).smallest(self.boxes).min(axis=0)
+        least = self.certain.smallest(self.boxes).min(axis=0)
         return float(least[0]), float(-least[1])
 
     def middle_gap(self, price: float) -> FloatArray:
         """Distance of the bounds at the center, plus what may fail at this price, ``(P,)``."""
-        least = self.const + (self.rows @ self.boxes.center[:, None, :, None])[..., 0]
+        rows, const = self.forms
+        least = const + (rows @ self.boxes.center[:, None, :, None])[..., 0]
         distance: FloatArray = (self.failure / price - least.sum(axis=-1)).min(axis=-1)
         return distance
 
@@ -223,10 +224,11 @@ def cover_of(
         kinds = [enclosed(network, some)]
         for price in prices:
             kinds.append(enclosed(network, some, price, kinds[-1].influence))
-        rows, const = (np.stack([kind.forms[i] for kind in kinds], axis=1) for i in range(2))
+        parts = zip(*(kind.forms for kind in kinds), strict=True)
+        forms = AffineForms(*(np.stack(same, axis=1) for same in parts))
         failure = np.stack([kind.failure for kind in kinds], axis=1)
         own = mass[start : start + portion]
-        found.append(Cover(some, own, rows, const, failure, kinds[0].shares))
+        found.append(Cover(some, own, forms, failure, kinds[0].shares))
     return joined(found)
 
 
@@ -274,7 +276,7 @@ def joined(covers: Sequence[Cover]) -> Cover:
 
 def tails(network: StandardNetwork, cover: Cover, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Upper bounds on the probabilities of ``g <= y`` and ``g >= y`` given each box, ``(P, Y)``."""
-    least = cover.forms(0).smallest(cover.boxes)
+    least = cover.certain.smallest(cover.boxes)
     impossible = np.stack([y < least[:, :1], y > -least[:, 1:]], axis=1)
     # A normal variable may be outside of its range.
     normal = 1e-18 * np.count_nonzero(~network.is_uniform)
@@ -284,10 +286,10 @@ def tails(network: StandardNetwork, cover: Cover, y: FloatArray) -> tuple[FloatA
     tolerance = _TOLERANCES[len(cover.mass) > 1]
     for start in range(0, len(box), _PAIRS_AT_ONCE):
         b, p = (index[start : start + _PAIRS_AT_ONCE] for index in (box, point))
-        for kind in range(cover.const.shape[1]):
-            forms = AffineForms(cover.rows[b, kind], cover.const[b, kind])
-            at = points.T[p, :, None]
-            pairs = largest_probability(network, cover.boxes.take(b), forms, at, tolerance)
+        boxes, at = cover.boxes.take(b), points.T[p, :, None]
+        for kind in range(cover.failure.shape[1]):
+            forms = cover.forms.take((b, kind))
+            pairs = largest_probability(network, boxes, forms, at, tolerance)
             value = pairs[..., 0] + cover.failure[b, kind, None]
             found[b, :, p] = np.minimum(found[b, :, p], value * (1 + 4 * EPS))
     return found[:, 0], found[:, 1]
@@ -311,7 +313,7 @@ def largest_gap(network: StandardNetwork, covers: Covers, points: FloatArray) ->
 
 def mean_bounds(network: StandardNetwork, cover: Cover) -> FloatArray:
     """Lower bounds on the means of the output and of its negative, shape ``(2,)``."""
-    forms, (center, radius) = cover.forms(0), cover.boxes
+    forms, (center, radius) = cover.certain, cover.boxes
     size = np.abs(forms.const) + (np.abs(forms.rows) @ (np.abs(center) + radius)[..., None])[..., 0]
     slack = (len(cover.mass) + center.shape[-1] + 8) * EPS * (cover.mass @ size)
     num_normal = np.count_nonzero(~network.is_uniform)
@@ -329,7 +331,7 @@ def mean_bounds(network: StandardNetwork, cover: Cover) -> FloatArray:
 
 def largest_error(network: StandardNetwork, cover: Cover) -> float:
     """Bound on the distance of the output from its tangent at the mean."""
-    tangent, forms = tangents(network, Boxes.whole(network))[0], cover.forms(0)
+    tangent, forms = tangents(network, Boxes.whole(network))[0], cover.certain
     # An output less its tangent is at least the bound of the one plus that of the negative of the
     # other.
     rows, const = forms.rows + tangent.rows[:, ::-1], forms.const + tangent.const[:, ::-1]

@@ -126,11 +126,10 @@ class LeakyReLUNetwork:
         given = (tuple(weights), tuple(shifts), matrix, output_bias)
         dtype = checks.float_dtype(*jax.tree.leaves(given))
         slope = jnp.asarray(slope, dtype)
+        slope = jnp.where((slope >= 0) & (slope <= 1), slope, jnp.nan)
         *arrays, bias = jax.tree.map(lambda part: jnp.asarray(part, dtype), given)
-        values = (*arrays, jnp.where((slope >= 0) & (slope <= 1), slope, jnp.nan))
-        for field, value in zip(
-            dataclasses.fields(self), (*values, skip_connection, bias), strict=True
-        ):
+        values = (*arrays, slope, skip_connection, bias)
+        for field, value in zip(dataclasses.fields(self), values, strict=True):
             object.__setattr__(self, field.name, value)
 
     @classmethod

@@ -66,22 +66,20 @@ def prepare(
     x_array, weights_array = arrays[:2]
     scale_array = arrays[2] if len(arrays) > 2 else None
     if weights_array.ndim == 0 or weights_array.shape[-1] == 0:
-        msg = (
+        raise ValueError(
             f"weights must have shape (..., n) with n >= 1, got {weights_array.shape}; "
             "pass an array whose last axis is summed over, for one component weights=[w]"
         )
-        raise ValueError(msg)
     scale_shape = () if scale_array is None else scale_array.shape
     try:
         jnp.broadcast_shapes(x_array.shape, weights_array.shape[:-1], scale_shape)
     except ValueError as error:
-        msg = (
+        raise ValueError(
             f"{name}, weights without their last axis and normal_scale must broadcast, got shapes "
             f"{x_array.shape}, {weights_array.shape[:-1]} and {scale_shape}; to evaluate points of "
             "one distribution give weights shape (n,), for a grid per distribution weights (m, 1, "
             f"n) and {name} (p,)"
-        )
-        raise ValueError(msg) from error
+        ) from error
     if scale_array is not None:
         with np.errstate(invalid="ignore"):
             scale_array = nan_unless(scale_array >= 0, scale_array)

@@ -69,8 +69,9 @@ def gaps(given):
         for output in OUTPUTS:
             bounds, seconds = timed(partial(nuq.certified, net, distribution, output=output))
             (whole,) = bounds._covers
-            kept = (part[:, :1] for part in (whole.rows, whole.const, whole.failure))
-            certain = whole._replace(**dict(zip(("rows", "const", "failure"), kept, strict=True)))
+            first = np.s_[:, :1]
+            kept = {"forms": whole.forms.take(first), "failure": whole.failure[first]}
+            certain = whole._replace(**kept)
             at = looked_at(bounds._network, whole)
             rows.append((largest_gap(bounds._network, (certain,), at), bounds.gap, seconds))
         alone, cut, seconds = zip(*rows, strict=True)
