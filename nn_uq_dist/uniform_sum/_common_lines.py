@@ -38,13 +38,12 @@ from nn_uq_dist.uniform_sum._uniform_sum import (
     tolerances_of,
 )
 
-# Lines end at about this fraction of the width from the edge; closer points go singly.
-_NEAREST = {"float32": 1e-4, "float64": 1e-7}
+# Step from one line to the next, in the largest distance of a point from a line.
+_STEP = 1.6
 # Lines at a time on a CPU and elsewhere: 8 take 1.2 to 2 times as long on two cores.
 _LINES = (1, 8)
-# Lines of fewer weights need more nodes, by these factors.
+# Lines of fewer weights need more nodes.
 _MANY_WEIGHTS = 24
-_MORE_NODES = {"float32": 3, "float64": 6}
 # With fewer factors (points times weights) common lines cost more than they save, and with fewer
 # points of each distribution; unless a copy of the weights for each point would be large.
 _FEWEST_FACTORS = 2**15
@@ -67,15 +66,10 @@ def is_worth_lines(
 
 def _most_lines(orders: Orders, count: int, dtype: DTypeLike) -> int:
     """Lines up to the nearest distance from the edge."""
-    name = jnp.dtype(dtype).name
+    tolerances = tolerances_of(dtype)
     # t^2 K''(t) is at most n (plus the pole), which bounds the growth of the tilt in one step.
-    growth = math.log1p(_advance(name) / math.sqrt(count + max(orders) + 1))
-    return math.ceil(math.log(10.0 * math.sqrt(count + 1) / _NEAREST[name]) / growth) + 2
-
-
-def _advance(dtype_name: str) -> float:
-    """Step from one line to the next in tilted standard deviations."""
-    return 1.6 * tolerances_of(dtype_name).line_reach
+    growth = math.log1p(_STEP * tolerances.line_reach / math.sqrt(count + max(orders) + 1))
+    return math.ceil(math.log(10.0 * math.sqrt(count + 1) / tolerances.line_end) / growth) + 2
 
 
 class Lines(NamedTuple):
@@ -106,9 +100,9 @@ def _tilts(orders: Orders, nearest: Array, distribution: UniformSum) -> tuple[Ar
         first one beyond all points, and variances. Number of the lines that points need, at most T.
     """
     dtype, order = distribution.weights.dtype, max(orders)
-    pole = jnp.full(1, order, dtype)
+    pole, reach = jnp.full(1, order, dtype), tolerances_of(dtype).line_reach
     # The tilted mean of the first one is left of the center by less than a standard deviation.
-    least = max(0.5 * tolerances_of(dtype).line_reach, order**0.5)
+    least = max(0.5 * reach, order**0.5)
     start = least * lax.rsqrt(distribution.moments()[0])
     # A normal part has points beyond the edge.
     most = _most_lines(orders, distribution.weights.shape[0], dtype) + 12 * (
@@ -122,7 +116,7 @@ def _tilts(orders: Orders, nearest: Array, distribution: UniformSum) -> tuple[Ar
         column = jnp.stack([tilt, distance, variance])
         numbers = lax.dynamic_update_slice_in_dim(numbers, column, count, axis=1)
         more = any_point(distance > nearest) & (count < most)
-        tilt = tilt + _advance(dtype.name) * lax.rsqrt(variance)
+        tilt = tilt + _STEP * reach * lax.rsqrt(variance)
         return more, tilt, numbers, count + 1
 
     unused = np.broadcast_to(np.array([[1.0], [-np.inf], [1.0]], dtype), (3, most + 1))
@@ -142,17 +136,17 @@ def _tabulate(orders: Orders, distribution: UniformSum, tilts: Array) -> Lines:
     )
     width, at_edge = jnp.sum(distribution.weights, axis=0), jnp.zeros_like(tilt)
     order = jnp.broadcast_to(np.array(orders)[:, None], (len(orders), len(tilt)))
-    margin = tolerances_of(dtype).line_reach
+    tolerances = tolerances_of(dtype)
+    margin = tolerances.line_reach
     contour = contour_at(order, tilt, variance, width - distance, 2.0 * width, distribution, margin)
     excess = excess_coth(distribution.weights, contour.tilt)
-    more = 1 if count >= _MANY_WEIGHTS else _MORE_NODES[dtype.name]
-    size = tolerances_of(dtype).line_nodes * more
+    size = tolerances.line_nodes * (1 if count >= _MANY_WEIGHTS else tolerances.more_nodes)
     nodes = nodes_of_chunk(contour, 0, size)
     values = integrand(at_edge, distribution, excess, contour, nodes)
     bound = envelope_at(distribution, excess, contour, size)
     exponents = log_scale(at_edge, distribution, contour)
     # As in a sum that goes on until all is small: the bound takes all sines for one.
-    tolerances, end = tolerances_of(dtype), jnp.max(jnp.abs(values[-2:, 0]), axis=0)
+    end = jnp.max(jnp.abs(values[-2:, 0]), axis=0)
     seen = (end < tolerances.acceptable) & (bound < tolerances.unseen)
     exponents = jnp.where((bound < tolerances.acceptable) | seen, exponents, jnp.nan)
     # One array, and so one kernel, for all numbers.

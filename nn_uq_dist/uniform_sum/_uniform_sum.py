@@ -123,9 +123,13 @@ class Tolerances(NamedTuple):
         A distribution whose bound stays above this at ``max_nodes`` is conditioned on more weights.
     max_nodes, most_nodes
         Most nodes of a method that is followed by others, and of the last method.
-    line_nodes, line_reach
-        Nodes of a common line, and the largest distance of a point from the mean of its tilted
-        distribution, in standard deviations of that distribution.
+    line_nodes, more_nodes
+        Nodes of a common line of many weights, and by what factor few weights need more.
+    line_reach
+        Largest distance of a point from the mean of its tilted distribution, in standard deviations
+        of that distribution.
+    line_end
+        Lines end at about this fraction of the width from the edge.
     tilt_tolerance
         Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted distribution.
     """
@@ -139,13 +143,15 @@ class Tolerances(NamedTuple):
     max_nodes: int
     most_nodes: int
     line_nodes: int
+    more_nodes: int
     line_reach: float
+    line_end: float
     tilt_tolerance: float
 
 
 _TOLERANCES = {
-    "float32": Tolerances(17.0, 8, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 1.25, 0.3),
-    "float64": Tolerances(31.0, 8, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 2.5, 0.3),
+    "float32": Tolerances(17.0, 8, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 3, 1.25, 1e-4, 0.3),
+    "float64": Tolerances(31.0, 8, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 6, 2.5, 1e-7, 0.3),
 }
 
 

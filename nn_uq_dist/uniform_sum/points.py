@@ -139,20 +139,15 @@ def _pack(tangents: Primals) -> Array:
     return jnp.concatenate([y[None], *([] if scale is None else [scale[None]]), weights])
 
 
-def _concrete(orders: Orders, derivatives: int, y: HostArray, distribution: UniformSum) -> Any:
-    """`Values` of NumPy arrays at no more than `MOST_POINTS`."""
-    found = _padded_call(orders, derivatives, False, y, distribution)
-    hard = ~found.done
-    if hard.any():
-        better = _padded_call(orders, derivatives, True, y[hard], distribution.take(hard))
-        for old, new in zip(jax.tree.leaves(found), jax.tree.leaves(better), strict=True):
-            old[..., hard] = new
-    return found
-
-
-def _padded_call(
-    orders: Orders, derivatives: int, conditioning: bool, y: HostArray, distribution: UniformSum
+def _concrete(
+    orders: Orders,
+    derivatives: int,
+    y: HostArray,
+    distribution: UniformSum,
+    *,
+    conditioning: bool = False,
 ) -> Any:
+    """`Values` of NumPy arrays at no more than `MOST_POINTS`."""
     count, num_points = distribution.weights.shape
     if distribution.normal_scale is None and count <= MOST_CONDITIONED:
         rows = MOST_CONDITIONED
@@ -170,6 +165,12 @@ def _padded_call(
     found = jax.tree.map(lambda part: np.array(np.asarray(part)[..., :num_points]), found)
     if derivatives:
         found = found._replace(gradient=found.gradient[: len(found.gradient) - rows + count])
+    hard = ~found.done
+    if hard.any():  # not if there was conditioning
+        some = orders, derivatives, y[hard], distribution.take(hard)
+        better = _concrete(*some, conditioning=True)
+        for old, new in zip(jax.tree.leaves(found), jax.tree.leaves(better), strict=True):
+            old[..., hard] = new
     return found
 
 
