@@ -23,8 +23,8 @@ _LINEAR = frozenset(
     {
         *("add", "add_any", "sub", "neg", "reduce_sum", "cumsum", "reduce_window_sum"),
         *("reshape", "transpose", "broadcast_in_dim", "squeeze", "rev", "copy", "copy_p"),
-        *("concatenate", "split", "pad", "slice", "dynamic_slice", "gather"),
-        "convert_element_type",
+        *("concatenate", "split", "stack", "unstack", "tile", "pad", "slice", "dynamic_slice"),
+        *("gather", "convert_element_type"),
     }
 )
 _BILINEAR = frozenset({"mul", "dot_general", "conv_general_dilated"})

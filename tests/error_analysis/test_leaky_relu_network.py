@@ -110,6 +110,16 @@ def linen_network():
     return lambda x: module.apply(variables, x)
 
 
+def by_entries():
+    inner = mlp()
+
+    def network(x):
+        a, b, c = x
+        return jnp.tile(inner(jnp.stack([2 * a, b - c, c + 1]))[:1], 2)
+
+    return network
+
+
 def with_skip():
     inner = mlp(outputs=3)
     return lambda x: inner((x - 1) / 2) + x
@@ -127,6 +137,7 @@ NETWORKS = {
     "PReLU": (lambda: mlp(eqx.nn.PReLU(0.1)), 0.1, 3),
     "activation at the end": (lambda: mlp(final=jax.nn.leaky_relu), 0.01, 4),
     "convolutional": (convolutional, 0.0, 1),
+    "entry by entry": (by_entries, 0.01, 3),
     "skip connection": (with_skip, 0.01, 3),
 }
 
