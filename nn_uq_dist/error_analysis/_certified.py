@@ -28,7 +28,6 @@ from nn_uq_dist.error_analysis._distribution_bounds import EPS
 from nn_uq_dist.error_analysis._leaky_relu_network import (
     LeakyReLUNetwork,
     input_of,
-    require_network,
     vector_input,
 )
 from nn_uq_dist.inputs import Input
@@ -342,7 +341,6 @@ def certified(
     """
     if not isinstance(network, LeakyReLUNetwork):
         network = LeakyReLUNetwork.from_network(network, vector_input(f).num_inputs)
-    require_network(network)
     distribution = input_of(network, f)
     if distribution.batch_shape:
         raise ValueError(

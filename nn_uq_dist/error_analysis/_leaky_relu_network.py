@@ -237,8 +237,9 @@ def require_network(network: LeakyReLUNetwork, *, stacked: bool = False) -> None
         )
 
 
-def input_of(network: LeakyReLUNetwork, f: Distribution | Input) -> Input:
-    """Return `f` as an input of `network`, or raise an error that says why it is not one."""
+def input_of(network: LeakyReLUNetwork, f: Distribution | Input, *, stacked: bool = False) -> Input:
+    """Return `f` as an input of `network`, or raise an error that says what is wrong."""
+    require_network(network, stacked=stacked)
     distribution = vector_input(f)
     if distribution.num_inputs != network.num_inputs:
         raise ValueError(
