@@ -67,13 +67,13 @@ def evaluate(orders: Orders, x: Any, weights: Any, normal_scale: Any) -> Any:
     columns = xp.broadcast_to(weights, (*own_shape, count)).reshape(-1, count).T
     if normal_scale is not None:
         normal_scale = xp.broadcast_to(normal_scale, own_shape).reshape(-1)
+    distribution = UniformSum(columns, normal_scale)
     if not on_lines:
-        values = values_of_points(orders, y.reshape(-1), columns, normal_scale)
-        return values.reshape(len(orders), *shape)
+        return values_of_points(orders, y.reshape(-1), distribution).reshape(len(orders), *shape)
     order_of_axes = own + shared
     points = y.transpose(order_of_axes).reshape(num_distributions, num_points)
     of_points = _of_numbers if xp is np else _of_traced
-    values = of_points(orders, points, UniformSum(columns, normal_scale))
+    values = of_points(orders, points, distribution)
     values = values.reshape(len(orders), *(shape[i] for i in order_of_axes))
     return values.transpose(0, *(1 + i for i in np.argsort(order_of_axes)))
 
@@ -111,8 +111,7 @@ def _of_numbers(orders: Orders, y: HostArray, distribution: UniformSum) -> HostA
     most = max(1, _MOST_NUMBERS // count)
     for start in range(0, len(distribution_of), most):
         own, at = distribution_of[start : start + most], point_of[start : start + most]
-        found = values_of_points(orders, y[own, at], *distribution.take(own)[:2])
-        values[own, at] = found.T
+        values[own, at] = values_of_points(orders, y[own, at], distribution.take(own)).T
     return values.transpose(2, 0, 1)
 
 
@@ -146,8 +145,7 @@ def _singly(orders: Orders, y: Array, distribution: UniformSum) -> Array:
     """The same without lines, each point with its own copy of the distribution; shape (M, L, P)."""
 
     def some(y: Array, of_distribution: Array) -> Array:
-        own = distribution.take(of_distribution)
-        values: Array = values_of_points(orders, y, own.weights, own.normal_scale)
+        values: Array = values_of_points(orders, y, distribution.take(of_distribution))
         return values.T
 
     size = _most_copies(distribution)

@@ -37,7 +37,7 @@ _FEWEST_WEIGHTS = 16
 _MOST_NUMBERS = 2**20
 
 type HostArray = NDArray[Any]
-Primals = tuple[Array, Array, Array | None]
+Primals = tuple[Array, UniformSum]
 
 _twice_differentiable = refused(
     "third derivatives of uniform_sum functions are not implemented: "
@@ -45,11 +45,10 @@ _twice_differentiable = refused(
 )
 
 
-def values_of_points(orders: Orders, y: Any, weights: Any, normal_scale: Any) -> Any:
-    """Values for each order, shape (M, N), at ``y`` (N,) with weights (n, N) and scales (N,)."""
+def values_of_points(orders: Orders, y: Any, distribution: UniformSum) -> Any:
+    """Values for each order, shape (M, N), at ``y`` (N,), each with a distribution of its own."""
     if not isinstance(y, np.ndarray):
-        return _values(orders, y, weights, normal_scale)
-    distribution = UniformSum(weights, normal_scale)
+        return _values(orders, y, distribution)
     if y.size > MOST_POINTS:
         return np.asarray(evaluate_in_chunks(orders, y, distribution, derivatives=0).logs)
     if orders == SURVIVAL:
@@ -59,9 +58,8 @@ def values_of_points(orders: Orders, y: Any, weights: Any, normal_scale: Any) ->
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _values(orders: Orders, *primals: Any) -> Array:
-    found = evaluate_in_chunks(orders, primals[0], UniformSum(*primals[1:]), derivatives=0)
-    return found.logs
+def _values(orders: Orders, y: Array, distribution: UniformSum) -> Array:
+    return evaluate_in_chunks(orders, y, distribution, derivatives=0).logs
 
 
 @_values.defjvp
@@ -71,14 +69,14 @@ def _values_jvp(orders: Orders, primals: Primals, tangents: Primals) -> tuple[Ar
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _values_and_gradient(orders: Orders, *primals: Any) -> tuple[Array, Array]:
+def _values_and_gradient(orders: Orders, y: Array, distribution: UniformSum) -> tuple[Array, Array]:
     """Values (M, N) and gradients (R, M, N): in the point, the scale if any, and each weight."""
-    if runs_in_numpy(*primals) and 0 < primals[0].size <= MOST_POINTS:
+    if runs_in_numpy(y, distribution) and 0 < y.size <= MOST_POINTS:
         # `jax.grad` outside of `jit`: the primal values are known.
-        y, *distribution = jax.tree.map(np.asarray, primals)
-        found = jax.tree.map(as_jax, _concrete(orders, 1, y, UniformSum(*distribution)))
+        known = jax.tree.map(np.asarray, (y, distribution))
+        found = jax.tree.map(as_jax, _concrete(orders, 1, *known))
     else:
-        found = evaluate_in_chunks(orders, primals[0], UniformSum(*primals[1:]), derivatives=1)
+        found = evaluate_in_chunks(orders, y, distribution, derivatives=1)
     return found.logs, found.gradient
 
 
@@ -93,7 +91,7 @@ def _values_and_gradient_jvp(
     a gradient works.
     """
     primals = _twice_differentiable(primals)
-    found = evaluate_in_chunks(orders, primals[0], UniformSum(*primals[1:]), derivatives=2)
+    found = evaluate_in_chunks(orders, *primals, derivatives=2)
 
     def multiply(_: object, packed: Array) -> Array:
         # Each order has its own Hessian; together they are the blocks of a symmetric matrix.
@@ -114,17 +112,14 @@ def _values_and_gradient_jvp(
 def _moved_gradient(orders: Orders, primals: Primals, direction: Array) -> Array:
     """Derivative of the gradient along a direction, shape (R, N)."""
 
-    def gradient(y: Array, *distribution: Any) -> Array:
-        found = evaluate_in_chunks(orders, y, UniformSum(*distribution), derivatives=2)
+    def gradient(y: Array, distribution: UniformSum) -> Array:
+        found = evaluate_in_chunks(orders, y, distribution, derivatives=2)
         return found.gradient
 
-    scale = primals[2]
-    along = (
-        direction[0],
-        direction[1 + (scale is not None) :],
-        None if scale is None else direction[1],
-    )
-    return jax.jvp(gradient, primals, along)[1]
+    has_scale = primals[1].normal_scale is not None
+    of_point, of_weights = direction[0], direction[1 + has_scale :]
+    of_scale = direction[1] if has_scale else None
+    return jax.jvp(gradient, primals, (of_point, UniformSum(of_weights, of_scale)))[1]
 
 
 # One program, and one for its transpose.
@@ -135,7 +130,7 @@ def _along(gradient: Array, tangents: Primals) -> Array:
 
 def _pack(tangents: Primals) -> Array:
     """In the order of gradients; transposition needs an operand that is linear as a whole."""
-    y, weights, scale = tangents
+    y, (weights, scale, _) = tangents
     return jnp.concatenate([y[None], *([] if scale is None else [scale[None]]), weights])
 
 

@@ -138,7 +138,8 @@ def test_derivatives_are_those_of_all_weights():
         return lambda y, w, s: jnp.sum(jnp.sin(function(y, w, s)))
 
     def one_by_one(y, w, s):
-        return values_of_points((0,), y[0], jnp.repeat(w, 2, 0).T, jnp.repeat(s, 2))[0]
+        own = UniformSum(jnp.repeat(w, 2, 0).T, jnp.repeat(s, 2))
+        return values_of_points((0,), y[0], own)[0]
 
     found, expected = (
         jit(jax.grad(total(function), (0, 1, 2)))(y, weights, np.array([0.5]))
