@@ -80,7 +80,7 @@ def evaluate(orders: Orders, x: Any, weights: Any, normal_scale: Any) -> Any:
 
 def magnitude(x: Any) -> Any:
     """``|x|``, with derivative one at zero."""
-    return np.abs(x) if isinstance(x, np.ndarray | np.generic) else _magnitude(x)
+    return np.abs(x) if namespace(x) is np else _magnitude(x)
 
 
 # One program, so that an eager derivative does not compile each operation separately.

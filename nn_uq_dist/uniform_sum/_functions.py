@@ -36,11 +36,6 @@ class Arguments(NamedTuple):
     normal_scale: Any
     given: tuple[Any, ...]
 
-    @property
-    def numpy(self) -> Any:
-        """The module whose arrays these are."""
-        return np if isinstance(self.x, np.ndarray) else jnp
-
     def evaluate(self, orders: Orders) -> Any:
         """Log density, log tail probability beyond ``|x|``, or both."""
         return evaluate(orders, self.x, self.weights, self.normal_scale)
@@ -149,7 +144,7 @@ def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     1.0
     """
     a = prepare("x", x, weights, normal_scale)
-    return a.results(a.numpy.exp(a.evaluate(DENSITY)[0]))
+    return a.results(namespace(a.x).exp(a.evaluate(DENSITY)[0]))
 
 
 def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -223,7 +218,7 @@ def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) 
     0.5
     """
     a = prepare("x", x, weights, normal_scale)
-    return a.results(a.numpy.exp(a.log_survival()))
+    return a.results(namespace(a.x).exp(a.log_survival()))
 
 
 def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -236,7 +231,7 @@ def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     0.25
     """
     a = prepare("x", x, weights, normal_scale)
-    return a.results(a.numpy.exp(a._replace(x=-a.x).log_survival()))
+    return a.results(namespace(a.x).exp(a._replace(x=-a.x).log_survival()))
 
 
 def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -268,7 +263,7 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     -1.0
     """
     a = prepare("q", q, weights, normal_scale)
-    xp = a.numpy
+    xp = namespace(a.x)
     valid = (a.x >= 0) & (a.x <= 1)
     q_array = nan_unless(valid, a.x)
     lower = q_array < 0.5
@@ -340,4 +335,4 @@ def from_normal_score(
     """
     a = prepare("z", z, weights, normal_scale)
     x = value_at_score(magnitude(a.x), a.weights, a.normal_scale)
-    return a.results(a.numpy.where(a.x < 0, -x, x))
+    return a.results(namespace(a.x).where(a.x < 0, -x, x))
