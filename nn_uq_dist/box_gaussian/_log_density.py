@@ -96,11 +96,10 @@ def _of_parallelepiped(deviation: Array, weights: Array) -> Array:
     """For as many uniforms as outputs the density is constant on the image of the box."""
     num_outputs, count = weights.shape[-2:]
     if count < num_outputs:
-        msg = (
+        raise ValueError(
             f"{num_outputs} outputs of {count} uniform inputs have no density without a normal "
             "part: they lie on a plane; pass a covariance, such as that of the noise"
         )
-        raise ValueError(msg)
     inputs = jnp.linalg.solve(weights, deviation[..., None])[..., 0]
     inside = jnp.all(jnp.abs(inputs) <= 1.0, axis=-1)
     log_volume = jnp.linalg.slogdet(weights)[1] + count * math.log(2.0)

@@ -1,4 +1,4 @@
-"""Given some outputs: moments of the inputs behind them and of other outputs, scores of the next.
+"""Given some outputs: moments of the inputs behind them and of other outputs.
 
 The normal distribution from expectation propagation has standard deviations that are off by 5 to
 16% if few outputs with little noise are near the corners of the box. The distribution of one input
@@ -8,15 +8,15 @@ Correlations remain those of the normal distribution. The same works for other o
 part; without one the density is too rough at corners, and nothing is gained.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.scipy.special import logsumexp
+from jax.typing import ArrayLike
 
-from nn_uq_dist.basics.normal_tails import score_from_log_survival
 from nn_uq_dist.basics.row_algebra import matmul, matvec, solve_lower
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.box_gaussian._expectation_propagation import fixed_point
@@ -28,13 +28,116 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     whitened,
 )
 from nn_uq_dist.box_gaussian._log_density import corrected_log_evidence
-from nn_uq_dist.box_gaussian._own_density import OwnDensity, by_own_density
-from nn_uq_dist.uniform_sum import normal_score
 
-# Of the quadrature of scores. Conditional densities are smooth except for jumps at an edge; nodes
-# are on either side of the value.
-_SCORE_NODES = 24
-_SCORE_REACH = 9.0
+# Of the quadrature, how far it looks in standard deviations, and how far the log density falls.
+_NODES = 20
+_REACH = 6.5
+_FALL = 14.0
+
+
+class OwnDensity(NamedTuple):
+    """What the density of each entry alone says of its moments.
+
+    Attributes
+    ----------
+    shift, factor : Array, shape (..., n)
+        To be added to the mean, and to multiply the standard deviation.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import OwnDensity
+    >>> OwnDensity(jnp.zeros(2), jnp.ones(2)).factor.shape
+    (2,)
+    """
+
+    shift: Array
+    factor: Array
+
+
+def by_own_density(
+    mean: Array,
+    scale: Array,
+    log_density: Callable[[Array], Array],
+    ends: tuple[ArrayLike, ArrayLike],
+) -> OwnDensity:
+    """Mean and variance of each entry from its own density, up to a constant, relative to others.
+
+    Parameters
+    ----------
+    mean, scale : Array, shape (..., n)
+        Mean and standard deviation, roughly: where to look.
+    log_density : callable
+        Maps values of all entries, shape ``(..., n)``, to the log density of each alone.
+    ends : tuple of array_like
+        Ends of the supports.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from nn_uq_dist.box_gaussian import by_own_density
+    >>> ends = -jnp.inf, jnp.inf
+    >>> found = by_own_density(jnp.zeros(1), jnp.ones(1), lambda x: -((x - 0.5) ** 2) / 2, ends)
+    >>> print(found.shift.round(2), found.factor.round(2))
+    [0.5] [1.]
+    """
+    low = jnp.maximum(mean - _REACH * scale, ends[0])
+    high = jnp.minimum(mean + _REACH * scale, ends[1])
+    points, logs = _nodes_that_matter(log_density, low, high)
+    mass = _per_node(np.polynomial.legendre.leggauss(_NODES)[1], mean)
+    mass = mass * jnp.exp(logs - jnp.max(logs, axis=0))
+    mass = mass / jnp.sum(mass, axis=0)
+    # Relative to the mean, so that variances are not differences, and in units of the scale, whose
+    # square may underflow.
+    gap = (points - mean) / scale
+    shift = jnp.sum(mass * gap, axis=0)
+    factor = jnp.sqrt(jnp.sum(mass * (gap - shift) ** 2, axis=0))
+    # An entry that the known outputs determine has no density of its own.
+    has_density = jnp.isfinite(shift) & jnp.isfinite(factor)
+    return OwnDensity(
+        jnp.where(has_density, shift * scale, 0.0), jnp.where(has_density, factor, 1.0)
+    )
+
+
+def _nodes_that_matter(
+    log_density: Callable[[Array], Array], low: Array, high: Array
+) -> tuple[Array, Array]:
+    """Gauss-Legendre nodes between the points where the density ends, and its logarithms there.
+
+    With little noise a density may end within hundredths of its standard deviation, which only
+    nodes next to the ends resolve. So the ends are sought twice: among points from `low` to `high`,
+    and among points between the outermost one that matters and its neighbor.
+    """
+    nodes = 0.5 * (1.0 + _per_node(np.polynomial.legendre.leggauss(_NODES)[0], low))
+    share = _per_node(np.arange(_NODES // 2) / (_NODES // 2 - 1), low)
+
+    def look(ends: tuple[Array, ...], is_last: Array) -> tuple[tuple[Array, ...], Any]:
+        # The density matters from `first` to `last`, not below `low` or above `high`; the largest
+        # log density found so far is `top`.
+        low, first, last, high, top = ends
+        around = jnp.concatenate([low + (first - low) * share, last + (high - last) * share])
+        points = jnp.where(is_last, low + (high - low) * nodes, around)
+        logs = lax.map(log_density, points)
+        logs = jnp.where(jnp.isnan(logs), -jnp.inf, logs)
+        top = jnp.maximum(top, jnp.max(logs, axis=0))
+        matters = logs > top - _FALL
+        start = jnp.argmax(matters, axis=0)
+        stop = _NODES - 1 - jnp.argmax(matters[::-1], axis=0)
+
+        def at(place: Array) -> Array:
+            place = jnp.clip(place, 0, _NODES - 1)
+            return jnp.take_along_axis(points, place[None], axis=0)[0]
+
+        return (at(start - 1), at(start), at(stop), at(stop + 1), top), (points, logs)
+
+    middle = 0.5 * (low + high)
+    ends: tuple[Array, ...] = (low, middle, middle, high, jnp.full_like(low, -jnp.inf))
+    _, (points, logs) = lax.scan(look, ends, jnp.array([False, False, True]))
+    return points[-1], logs[-1]
+
+
+def _per_node(values: np.ndarray, like: Array) -> Array:
+    return jnp.asarray(values, like.dtype).reshape(-1, *[1] * like.ndim)
 
 
 class Moments(NamedTuple):
@@ -139,20 +242,7 @@ def regression(weights: Array, covariance: Array | None, known: int) -> Regressi
 
 
 def output_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
-    """Mean and covariance of other outputs given the first ones; means relative to the prior means.
-
-    Parameters
-    ----------
-    deviation : Array, shape (..., d)
-        Deviations of the known outputs.
-    weights : Array, shape (..., d + e, n)
-        Weights of all outputs, the known ones first, in units near their own size.
-    covariance : Array, shape (..., d + e, d + e), or None
-
-    Returns
-    -------
-    Moments
-        Moments of the e others; NaN where the passes have not converged.
+    """`conditional_moments` by the passes alone.
 
     Examples
     --------
@@ -261,63 +351,3 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
         own = by_own_density(*moments.mean_and_scale, log_density, (-np.inf, np.inf))
         moments = moments.corrected(own)
     return moments
-
-
-def conditional_scores(deviation: Array, weights: Array, covariance: Array | None) -> Array:
-    r"""``Phi^-1(P(Y_j <= y_j | y_1, ..., y_{j-1}))`` for each output, shape as ``deviation``.
-
-    Parameters
-    ----------
-    deviation : Array, shape (N, d)
-    weights : Array, shape (d, n)
-    covariance : Array, shape (d, d), or None
-
-    Notes
-    -----
-    The first score is that of the marginal distribution. The others come from integrals of ratios
-    of two evidences, at nodes out to nine conditional standard deviations: 48 evidences for each
-    output.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp
-    >>> from nn_uq_dist.box_gaussian import conditional_scores
-    >>> weights = jnp.array([[1.0, 1.0, 0.5], [1.0, -1.0, 0.5]])
-    >>> scores = conditional_scores(jnp.zeros((1, 2)), weights, 0.01 * jnp.eye(2))
-    >>> bool(jnp.allclose(scores, 0.0, atol=1e-3))  # the center is the median of each
-    True
-    """
-    scale = None if covariance is None else jnp.sqrt(covariance[0, 0])
-    first = normal_score(deviation[:, 0], weights[0], scale)
-    others = (_score(j, deviation, weights, covariance) for j in range(1, deviation.shape[-1]))
-    return jnp.stack([first, *others], axis=-1)
-
-
-def _score(j: int, deviation: Array, weights: Array, covariance: Array | None) -> Array:
-    part = weights[: j + 1]
-    own = None if covariance is None else covariance[: j + 1, : j + 1]
-    moments = output_moments(deviation[:, :j], part, own)
-    center = moments.mean[:, 0]
-    reach = _SCORE_REACH * jnp.sqrt(moments.covariance[:, 0, 0])
-    value = deviation[:, j]
-
-    # Both tails at once: the program of the evidence is compiled once for each output.
-    low = jnp.stack([center - reach, jnp.maximum(value, center - reach)])
-    high = jnp.stack([jnp.minimum(value, center + reach), center + reach])
-    half = 0.5 * jnp.maximum(high - low, 0.0)
-    known = jnp.broadcast_to(deviation[:, :j], (2, len(deviation), j))
-
-    def log_density(node: Array) -> Array:
-        points = jnp.concatenate([known, (low + half * (1.0 + node))[..., None]], axis=-1)
-        logs = corrected_log_evidence(points, part, own)
-        return jnp.where(jnp.isnan(logs), -jnp.inf, logs)
-
-    nodes, rule = (
-        jnp.asarray(x, value.dtype) for x in np.polynomial.legendre.leggauss(_SCORE_NODES)
-    )
-    logs = lax.map(log_density, nodes)
-    below, above = logsumexp(logs, axis=0, b=rule[:, None, None]) + jnp.log(half)
-    total = jnp.logaddexp(below, above)
-    upper = above < below
-    score = score_from_log_survival(jnp.minimum(below, above) - total)
-    return jnp.where(upper, score, -score)

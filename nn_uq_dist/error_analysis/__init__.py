@@ -9,10 +9,8 @@ float64: affine bounds (`_affine_bounds.py`), their distributions (`_distributio
 parts of the input, with tighter bounds that may fail with a small probability (`_cover.py`).
 """
 
+from nn_uq_dist.error_analysis._certified import CertifiedDistribution as CertifiedDistribution
 from nn_uq_dist.error_analysis._certified import certified as certified
-from nn_uq_dist.error_analysis._certified_distribution import (
-    CertifiedDistribution as CertifiedDistribution,
-)
 from nn_uq_dist.error_analysis._leaky_relu_network import LeakyReLUNetwork as LeakyReLUNetwork
 from nn_uq_dist.error_analysis._linearization_error import flip_probabilities as flip_probabilities
 from nn_uq_dist.error_analysis._linearization_error import (

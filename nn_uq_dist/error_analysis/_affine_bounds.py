@@ -5,7 +5,7 @@ variables :math:`v = (U, N)`, of which normal ones have a range of `NORMAL_RANGE
 deviations. Arrays have a leading axis of boxes.
 """
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +143,10 @@ class AffineForms(NamedTuple):
 
     rows: FloatArray
     const: FloatArray
+
+    def take(self, index: Any) -> Self:
+        """Some of the functions, by an index of their first axes."""
+        return type(self)(self.rows[index], self.const[index])
 
     def middle(self, boxes: Boxes) -> FloatArray:
         """Values at the centers of boxes, shape ``(P, R)``."""

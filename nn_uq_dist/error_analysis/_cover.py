@@ -5,12 +5,12 @@ of those ranges hold; and a pre-activation can leave its own range only if an af
 does, which is an event of known probability. Ranges are cut where that costs little.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.error_analysis._affine_bounds import (
@@ -26,6 +26,7 @@ from nn_uq_dist.error_analysis._affine_bounds import (
     tangents,
 )
 from nn_uq_dist.error_analysis._distribution_bounds import EPS, distribution_bounds
+from nn_uq_dist.inputs.terms import UNIFORM_VARIANCE
 
 # Ends of a range that are tried, and tolerance of their probabilities, as for
 # `distribution_bounds`.
@@ -37,6 +38,13 @@ _NEURONS_AT_ONCE = 2**14
 _PAIRS_AT_ONCE = 2**17
 # Where many parts add up, so may their errors, which parts that are decided do not have.
 _TOLERANCES = (1e-12, 1e-7)
+# What a unit of the output is worth in probability, in units of the largest density of a normal
+# distribution with the standard deviation of the tangent: for the whole input, and for parts of it.
+_WORTHS, _WORTH_OF_PARTS = (1.0, 1.0, 0.5, 0.2, 0.06), 0.5
+# Where the gap is looked at: up to 4 standard deviations of the tangent, and between quantiles.
+_MOST_SCORE, _NUM_AROUND, _NUM_BETWEEN = 1.6, 33, 16
+_EXTREME = 1e-3
+_LEAST_MASS = 2.0**-50
 
 
 class Enclosed(NamedTuple):
@@ -136,7 +144,7 @@ def _cut(
     if not len(box):
         return least, failure
     sides = np.stack([neuron, neuron + num], axis=-1)
-    there = AffineForms(forms.rows[box[:, None], sides], forms.const[box[:, None], sides])
+    there = forms.take((box[:, None], sides))
     ends = least[box[:, None], sides]
     cuts = ends[..., None] * np.linspace(0, 1, _NUM_CUTS) ** 2
     paid = largest_probability(network, boxes.take(box), there, cuts, _TOLERANCE)
@@ -164,9 +172,9 @@ class Cover(NamedTuple):
     ----------
     boxes, mass
         The boxes and their probabilities, shape ``(P,)``: powers of two, hence exact.
-    rows, const
-        Lower bounds of the output and of its negative, shapes ``(P, K, 2, V)``, ``(P, K, 2)``; the
-        first of K hold on the whole box.
+    forms
+        Lower bounds of the output and of its negative, shapes ``(P, K, 2, V)`` and ``(P, K, 2)``;
+        the first of K hold on the whole box.
     failure
         Probabilities that they do not hold, given the box, shape ``(P, K)``.
     shares
@@ -175,24 +183,25 @@ class Cover(NamedTuple):
 
     boxes: Boxes
     mass: FloatArray
-    rows: FloatArray
-    const: FloatArray
+    forms: AffineForms
     failure: FloatArray
     shares: FloatArray
 
-    def forms(self, kind: int) -> AffineForms:
-        """One of the K pairs of bounds."""
-        return AffineForms(self.rows[:, kind], self.const[:, kind])
+    @property
+    def certain(self) -> AffineForms:
+        """The bounds that hold on the whole box."""
+        return self.forms.take(np.s_[:, 0])
 
     @property
     def range(self) -> tuple[float, float]:
         """What the output lies between, wherever the variables are in their ranges."""
-        least = self.forms(0).smallest(self.boxes).min(axis=0)
+        least = self.certain.smallest(self.boxes).min(axis=0)
         return float(least[0]), float(-least[1])
 
     def middle_gap(self, price: float) -> FloatArray:
         """Distance of the bounds at the center, plus what may fail at this price, ``(P,)``."""
-        least = self.const + (self.rows @ self.boxes.center[:, None, :, None])[..., 0]
+        rows, const = self.forms
+        least = const + (rows @ self.boxes.center[:, None, :, None])[..., 0]
         distance: FloatArray = (self.failure / price - least.sum(axis=-1)).min(axis=-1)
         return distance
 
@@ -215,22 +224,42 @@ def cover_of(
         kinds = [enclosed(network, some)]
         for price in prices:
             kinds.append(enclosed(network, some, price, kinds[-1].influence))
-        rows, const = (np.stack([kind.forms[i] for kind in kinds], axis=1) for i in range(2))
+        parts = zip(*(kind.forms for kind in kinds), strict=True)
+        forms = AffineForms(*(np.stack(same, axis=1) for same in parts))
         failure = np.stack([kind.failure for kind in kinds], axis=1)
         own = mass[start : start + portion]
-        found.append(Cover(some, own, rows, const, failure, kinds[0].shares))
+        found.append(Cover(some, own, forms, failure, kinds[0].shares))
     return joined(found)
 
 
-def split(network: StandardNetwork, cover: Cover, chosen: NDArray[np.intp], price: float) -> Cover:
-    """The cover with some of its boxes halved across the variable with the largest share."""
+def whole_cover(network: StandardNetwork) -> Cover:
+    """Bounds for the whole input."""
+    prices = [part * _unit_price(network) for part in _WORTHS]
+    return cover_of(network, Boxes.whole(network), np.ones(1), prices)
+
+
+def refined(network: StandardNetwork, cover: Cover, most: int, threshold: float | None) -> Cover:
+    """The cover with up to `most` of its boxes halved: those that separate the bounds the most.
+
+    Across the variable with the largest share; the same cover if nothing is left to be halved.
+    """
+    price = _WORTH_OF_PARTS * _unit_price(network)
+    if threshold is None:
+        score = cover.middle_gap(price)
+    else:
+        score = np.add(*tails(network, cover, np.array([threshold], float)))[:, 0] - 1
+    # Smaller parts would have centers that are rounded, and miss a piece of the box.
+    score = np.where(cover.mass > _LEAST_MASS, cover.mass * score, 0)
+    num = min(len(score) // 3 + 1, most, int(np.count_nonzero(score > 0)))
+    if num == 0:
+        return cover
+    chosen = np.argpartition(-score, num - 1)[:num]
     kept = np.ones(len(cover.mass), bool)
     kept[chosen] = False
-    index = np.arange(len(chosen))
     axis = np.where(network.is_uniform, cover.shares[chosen], -1.0).argmax(axis=-1)
     middle, half = cover.boxes.take(chosen)
     moved = np.zeros_like(half)
-    moved[index, axis] = half[index, axis] / 2
+    moved[np.arange(num), axis] = half[np.arange(num), axis] / 2
     half = np.tile(half - moved, (2, 1))
     boxes = Boxes(np.concatenate([middle - moved, middle + moved]), half)
     children = cover_of(network, boxes, np.tile(cover.mass[chosen] / 2, 2), [price])
@@ -247,7 +276,7 @@ def joined(covers: Sequence[Cover]) -> Cover:
 
 def tails(network: StandardNetwork, cover: Cover, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Upper bounds on the probabilities of ``g <= y`` and ``g >= y`` given each box, ``(P, Y)``."""
-    least = cover.forms(0).smallest(cover.boxes)
+    least = cover.certain.smallest(cover.boxes)
     impossible = np.stack([y < least[:, :1], y > -least[:, 1:]], axis=1)
     # A normal variable may be outside of its range.
     normal = 1e-18 * np.count_nonzero(~network.is_uniform)
@@ -257,10 +286,10 @@ def tails(network: StandardNetwork, cover: Cover, y: FloatArray) -> tuple[FloatA
     tolerance = _TOLERANCES[len(cover.mass) > 1]
     for start in range(0, len(box), _PAIRS_AT_ONCE):
         b, p = (index[start : start + _PAIRS_AT_ONCE] for index in (box, point))
-        for kind in range(cover.const.shape[1]):
-            forms = AffineForms(cover.rows[b, kind], cover.const[b, kind])
-            at = points.T[p, :, None]
-            pairs = largest_probability(network, cover.boxes.take(b), forms, at, tolerance)
+        boxes, at = cover.boxes.take(b), points.T[p, :, None]
+        for kind in range(cover.failure.shape[1]):
+            forms = cover.forms.take((b, kind))
+            pairs = largest_probability(network, boxes, forms, at, tolerance)
             value = pairs[..., 0] + cover.failure[b, kind, None]
             found[b, :, p] = np.minimum(found[b, :, p], value * (1 + 4 * EPS))
     return found[:, 0], found[:, 1]
@@ -284,7 +313,7 @@ def largest_gap(network: StandardNetwork, covers: Covers, points: FloatArray) ->
 
 def mean_bounds(network: StandardNetwork, cover: Cover) -> FloatArray:
     """Lower bounds on the means of the output and of its negative, shape ``(2,)``."""
-    forms, (center, radius) = cover.forms(0), cover.boxes
+    forms, (center, radius) = cover.certain, cover.boxes
     size = np.abs(forms.const) + (np.abs(forms.rows) @ (np.abs(center) + radius)[..., None])[..., 0]
     slack = (len(cover.mass) + center.shape[-1] + 8) * EPS * (cover.mass @ size)
     num_normal = np.count_nonzero(~network.is_uniform)
@@ -298,3 +327,32 @@ def mean_bounds(network: StandardNetwork, cover: Cover) -> FloatArray:
         slack = slack + 1e-17 * num_normal**2 * (largest + cover.mass @ size)
     least: FloatArray = cover.mass @ forms.middle(cover.boxes) - slack
     return least
+
+
+def largest_error(network: StandardNetwork, cover: Cover) -> float:
+    """Bound on the distance of the output from its tangent at the mean."""
+    tangent, forms = tangents(network, Boxes.whole(network))[0], cover.certain
+    # An output less its tangent is at least the bound of the one plus that of the negative of the
+    # other.
+    rows, const = forms.rows + tangent.rows[:, ::-1], forms.const + tangent.const[:, ::-1]
+    return -float(AffineForms(rows, const).smallest(cover.boxes).min())
+
+
+def _unit_price(network: StandardNetwork) -> float:
+    """Largest density of a normal distribution with the standard deviation of the tangent."""
+    variance = np.where(network.is_uniform, UNIFORM_VARIANCE, 1.0)
+    rows = tangents(network, Boxes.whole(network))[0].rows[0]
+    spread = float(np.sqrt((rows**2 @ variance).max()))
+    return 1 / (math.sqrt(2 * math.pi) * (spread or 1.0))
+
+
+def looked_at(network: StandardNetwork, cover: Cover) -> FloatArray:
+    """Points around the mean of the tangent, and between extreme quantiles of the bounds."""
+    low, high = tangents(network, Boxes.whole(network))[0].const[0]
+    middle, reach = (low - high) / 2, _MOST_SCORE / _unit_price(network)
+    around = np.linspace(middle - reach, middle + reach, _NUM_AROUND)
+    grid = np.sort(np.concatenate([around, np.linspace(*cover.range, _NUM_AROUND)]))
+    below, above = tails_of(network, (cover,), grid)
+    inside = grid[(below > _EXTREME) & (above > _EXTREME)]
+    between = np.linspace(inside.min(initial=middle), inside.max(initial=middle), _NUM_BETWEEN)
+    return np.concatenate([around, between])

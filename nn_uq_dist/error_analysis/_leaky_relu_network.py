@@ -126,11 +126,10 @@ class LeakyReLUNetwork:
         given = (tuple(weights), tuple(shifts), matrix, output_bias)
         dtype = checks.float_dtype(*jax.tree.leaves(given))
         slope = jnp.asarray(slope, dtype)
+        slope = jnp.where((slope >= 0) & (slope <= 1), slope, jnp.nan)
         *arrays, bias = jax.tree.map(lambda part: jnp.asarray(part, dtype), given)
-        values = (*arrays, jnp.where((slope >= 0) & (slope <= 1), slope, jnp.nan))
-        for field, value in zip(
-            dataclasses.fields(self), (*values, skip_connection, bias), strict=True
-        ):
+        values = (*arrays, slope, skip_connection, bias)
+        for field, value in zip(dataclasses.fields(self), values, strict=True):
             object.__setattr__(self, field.name, value)
 
     @classmethod
@@ -238,8 +237,9 @@ def require_network(network: LeakyReLUNetwork, *, stacked: bool = False) -> None
         )
 
 
-def input_of(network: LeakyReLUNetwork, f: Distribution | Input) -> Input:
-    """Return `f` as an input of `network`, or raise an error that says why it is not one."""
+def input_of(network: LeakyReLUNetwork, f: Distribution | Input, *, stacked: bool = False) -> Input:
+    """Return `f` as an input of `network`, or raise an error that says what is wrong."""
+    require_network(network, stacked=stacked)
     distribution = vector_input(f)
     if distribution.num_inputs != network.num_inputs:
         raise ValueError(

@@ -196,7 +196,6 @@ def flip_probabilities(network: LeakyReLUNetwork, f: Distribution | Input) -> tu
     >>> print(layer)
     [0.25 0.5  0.  ]
     """
-    require_network(network)
     distribution = input_of(network, f)
 
     def hidden_layers(x: Array) -> tuple[Array, Array]:
@@ -264,8 +263,7 @@ def is_exact_on_support(
     True
     False
     """
-    require_network(network, stacked=True)
-    distribution = input_of(network, f)
+    distribution = input_of(network, f, stacked=True)
     # Ranges start from the box of all inputs, which is their support only then.
     if any(term.is_uniform and not term.is_diagonal for term in distribution.terms):
         raise TypeError(

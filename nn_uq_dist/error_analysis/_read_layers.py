@@ -23,8 +23,8 @@ _LINEAR = frozenset(
     {
         *("add", "add_any", "sub", "neg", "reduce_sum", "cumsum", "reduce_window_sum"),
         *("reshape", "transpose", "broadcast_in_dim", "squeeze", "rev", "copy", "copy_p"),
-        *("concatenate", "split", "pad", "slice", "dynamic_slice", "gather"),
-        "convert_element_type",
+        *("concatenate", "split", "stack", "unstack", "tile", "pad", "slice", "dynamic_slice"),
+        *("gather", "convert_element_type"),
     }
 )
 _BILINEAR = frozenset({"mul", "dot_general", "conv_general_dilated"})
@@ -48,6 +48,11 @@ class _Affine:
     source: "_Affine | None" = None
     factor: float = 1.0
 
+    @property
+    def root(self) -> "_Affine":
+        """The value of which it is a multiple, which may be itself."""
+        return self.source or self
+
 
 class _Sign(NamedTuple):
     """Whether a value is positive, or negative."""
@@ -65,7 +70,12 @@ def read_layers(network: Callable[[Array], Array], num_inputs: int) -> Layers:
         If the network does anything but affine maps and one leaky ReLU.
     """
     dtype = jnp.result_type(float)
-    program = jax.make_jaxpr(network)(jax.ShapeDtypeStruct((num_inputs,), dtype))
+    try:
+        # A loop over layers runs as one layer after the other.
+        with jax.disable_jit():
+            program = jax.make_jaxpr(network)(jax.ShapeDtypeStruct((num_inputs,), dtype))
+    except ValueError as error:  # such as a loop over no layers
+        raise _unreadable(f"an error without jit: {error}") from error
     reader = _Reader()
     # Numbers that are known stay known, even if the conversion itself is traced.
     with evaluated_now(), jax.default_matmul_precision("highest"):
@@ -97,66 +107,33 @@ class _Reader:
 
     def apply(self, eqn: Any, given: list[Any]) -> list[Any]:
         """Values of the results of one operation."""
-        depends = any(isinstance(part, _Affine | _Sign) for part in given)
-        if eqn.primitive.name == "scan" and depends:
-            return self.unrolled(eqn, given)
         inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
-        if inner is not None and eqn.primitive.name != "scan":
+        if inner is not None:
             return self.run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), given)
-        if not depends:
-            found = eqn.primitive.bind(*given, **eqn.params)
-            return list(found) if eqn.primitive.multiple_results else [found]
+        if not any(isinstance(part, _Affine | _Sign) for part in given):
+            return _evaluated(eqn, given)
         bent = self.bent(eqn.primitive.name, given)
         return _mapped(eqn, given) if bent is None else [bent]
 
     def bent(self, name: str, given: list[Any]) -> "_Affine | _Sign | None":
         """The result of an operation that is part of an activation, None if it is none."""
         if name in _COMPARISONS and isinstance(given[0], _Affine) and _is_zero(given[1]):
-            of = given[0]
-            return _Sign(of.source or of, _COMPARISONS[name] == (of.factor > 0))
+            return _Sign(given[0], _COMPARISONS[name])
         if name == "select_n" and isinstance(given[0], _Sign):
             sign, *cases = given
             low, high = (_multiple(part, sign.of) for part in cases)
             return self.activated(sign.of, *((low, high) if sign.positive else (high, low)))
         if name == "max":
-            first = next(part for part in given if isinstance(part, _Affine))
-            of = first.source or first
+            moving = (part for part in given if isinstance(part, _Affine))
+            of = max(moving, key=lambda part: abs(part.factor))
             factors = [_multiple(part, of) for part in given]
             return self.activated(of, min(factors), max(factors))
         return None
 
-    def unrolled(self, eqn: Any, given: list[Any]) -> list[Any]:
-        """A loop over layers of known weights, one after the other."""
-        body, consts = eqn.params["jaxpr"], ()
-        if not hasattr(body, "invars"):
-            body, consts = body.jaxpr, body.consts
-        # Of what the body gets, the last are rows of arrays, and those before are carried on.
-        rows = len(given) - sum(
-            jnp.shape(getattr(part, "const", part)) != place.aval.shape
-            for part, place in zip(given, body.invars, strict=True)
-        )
-        first = rows - len(body.outvars)
-        fixed, state, stacked = given[:first], given[first:rows], given[rows:]
-        collects = any(
-            place.aval.shape != inner.aval.shape
-            for place, inner in zip(eqn.outvars, body.outvars, strict=True)
-        )
-        if collects or any(isinstance(part, _Affine | _Sign) for part in stacked):
-            raise _unreadable("a scan over values that depend on the input")
-        steps = range(eqn.params["length"])
-        for step in reversed(steps) if eqn.params["reverse"] else steps:
-            state = self.run(body, consts, [*fixed, *state, *(part[step] for part in stacked)])
-        return state
-
     def activated(self, before: _Affine, low: float, high: float) -> _Affine:
         """``high h`` where ``h`` is positive, ``low h`` where it is negative: a new layer."""
-        slopes = f"an activation of slope {low} below zero and {high} above"
-        if high <= 0:  # it falls with `h`, and rises with `-h`
-            low, high = -high, -low
-            opposite = {stage: -part for stage, part in before.linear.items()}
-            before = _Affine(opposite, -before.const)
         if not (high > 0 and 0 <= low <= high):
-            raise _unreadable(slopes)
+            raise _unreadable(f"an activation of slope {low} below zero and {high} above")
         self.slopes.append(low / high)
         self.end_layer(before)
         shape = before.const.shape
@@ -194,42 +171,40 @@ class _Reader:
         return self.weights, self.biases, slope, around is not None
 
 
+def _evaluated(eqn: Any, operands: list[Any]) -> list[Any]:
+    found = eqn.primitive.bind(*operands, **eqn.params)
+    return list(found) if eqn.primitive.multiple_results else [found]
+
+
 def _mapped(eqn: Any, given: list[Any]) -> list[Any]:
-    """An operation that is linear in the values that depend on the input, done to their parts."""
-    name, several = eqn.primitive.name, eqn.primitive.multiple_results
-    moving = [part for part in given if isinstance(part, _Affine)]
+    """An operation that is affine in what depends on the input, of whose parts it maps tangents."""
+    name = eqn.primitive.name
+    places = [place for place, part in enumerate(given) if isinstance(part, _Affine)]
     is_float = jnp.issubdtype(eqn.params.get("new_dtype", jnp.float32), jnp.floating)
-    # All operands together, or one with the others as they are.
-    keeps_known = name not in _LINEAR
-    is_only = len(moving) == 1 and (name in _BILINEAR or (name == "div" and moving[0] is given[0]))
-    if not (is_float and (is_only or not keeps_known)) or any(isinstance(p, _Sign) for p in given):
+    is_affine = name in _LINEAR or (
+        len(places) == 1 and (name in _BILINEAR or (name == "div" and places == [0]))
+    )
+    if not (is_float and is_affine) or any(isinstance(part, _Sign) for part in given):
         raise _unreadable(f"the operation {name} of values that depend on the input")
 
-    def act(*operands: Any) -> tuple[Any, ...]:
-        found = eqn.primitive.bind(*operands, **eqn.params)
-        return tuple(found) if several else (found,)
+    def act(*moving: Any) -> list[Any]:
+        operands = dict(enumerate(given)) | dict(zip(places, moving, strict=True))
+        return _evaluated(eqn, list(operands.values()))
 
-    consts = act(*(part.const if isinstance(part, _Affine) else part for part in given))
-    linear: list[dict[int, Any]] = [{} for _ in consts]
-    for stage in sorted({stage for part in given for stage in getattr(part, "linear", ())}):
-        operands = [_of_stage(part, stage, keeps_known=keeps_known) for part in given]
-        axes = [0 if stage in getattr(part, "linear", ()) else None for part in given]
-        for found, part in zip(linear, jax.vmap(act, axes)(*operands), strict=True):
-            found[stage] = part
-    results = [_Affine(parts, const) for parts, const in zip(linear, consts, strict=True)]
+    moving = [given[place] for place in places]
+    at = tuple(part.const for part in moving)
+    results = [_Affine({}, const) for const in act(*at)]
+    for stage in sorted({stage for part in moving for stage in part.linear}):
+        tangents = [part.linear.get(stage, jnp.zeros_like(part.const)) for part in moving]
+        axes = [0 if stage in part.linear else None for part in moving]
+        moved = jax.vmap(lambda *along: jax.jvp(act, at, along)[1], axes)(*tangents)
+        for result, part in zip(results, moved, strict=True):
+            result.linear[stage] = part
     factor = _scaling(eqn, given)
     if factor is not None:
-        results[0].source = moving[0].source or moving[0]
+        results[0].source = moving[0].root
         results[0].factor = moving[0].factor * factor
     return results
-
-
-def _of_stage(part: Any, stage: int, *, keeps_known: bool) -> Any:
-    if isinstance(part, _Affine):
-        return part.linear.get(stage, jnp.zeros_like(part.const))
-    # Indices are no summands.
-    is_index = jnp.issubdtype(jnp.result_type(part), jnp.integer)
-    return part if keeps_known or is_index else jnp.zeros_like(part)
 
 
 def _scaling(eqn: Any, given: list[Any]) -> float | None:
@@ -242,7 +217,7 @@ def _scaling(eqn: Any, given: list[Any]) -> float | None:
     if name not in {"mul", "div"}:
         return None
     (other,) = (part for part in given if not isinstance(part, _Affine))
-    if not is_concrete(other) or np.ptp(np.asarray(other)) != 0:
+    if not is_concrete(other) or np.ptp(np.asarray(other)) != 0 or not np.any(other):
         return None
     number = float(np.asarray(other).flat[0])
     return number if name == "mul" else 1 / number
@@ -250,11 +225,9 @@ def _scaling(eqn: Any, given: list[Any]) -> float | None:
 
 def _multiple(part: Any, of: _Affine) -> float:
     """By how much one side of an activation multiplies the value before it."""
-    if part is of:
-        return 1.0
-    if isinstance(part, _Affine) and part.source is of:
-        return part.factor
-    if not isinstance(part, _Affine | _Sign) and _is_zero(part):
+    if isinstance(part, _Affine) and part.root is of.root:
+        return part.factor / of.factor
+    if _is_zero(part):
         return 0.0
     raise _unreadable("an activation other than a leaky ReLU with one fixed slope")
 

@@ -10,7 +10,7 @@ go singly.
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,38 +27,28 @@ from nn_uq_dist.uniform_sum._contour import (
     tilted_moments,
 )
 from nn_uq_dist.uniform_sum._contour_sum import integrand, nodes_of_chunk
-from nn_uq_dist.uniform_sum._each_point import CHUNK, Orders, evaluate_each_point
+from nn_uq_dist.uniform_sum._each_point import Orders
 from nn_uq_dist.uniform_sum._polynomials import relative_correction
-from nn_uq_dist.uniform_sum._tolerances import tolerances_of
 from nn_uq_dist.uniform_sum._uniform_component import excess_coth, sine_and_cosine
 from nn_uq_dist.uniform_sum._uniform_sum import (
     UniformSum,
     binary_scale,
     distance_from_edge,
     in_units,
-)
-from nn_uq_dist.uniform_sum.points import (
-    HostArray,
-    capacity,
-    padded,
-    padded_sum,
-    values_of_points,
+    tolerances_of,
 )
 
-# Lines end at about this fraction of the width from the edge; closer points go singly.
-_NEAREST = {"float32": 1e-4, "float64": 1e-7}
+# Step from one line to the next, in the largest distance of a point from a line.
+_STEP = 1.6
 # Lines at a time on a CPU and elsewhere: 8 take 1.2 to 2 times as long on two cores.
 _LINES = (1, 8)
-# Lines of fewer weights need more nodes, by these factors.
+# Lines of fewer weights need more nodes.
 _MANY_WEIGHTS = 24
-_MORE_NODES = {"float32": 3, "float64": 6}
 # With fewer factors (points times weights) common lines cost more than they save, and with fewer
 # points of each distribution; unless a copy of the weights for each point would be large.
 _FEWEST_FACTORS = 2**15
 _FEWEST_POINTS = 128
 _TOO_MANY_TO_COPY = 1024
-# Most numbers in the weights of points that go singly, and in the points of concrete calls.
-_MOST_NUMBERS = 2**21
 # Points that are looked up at a time, if the program is compiled for their number and if not.
 _POINTS_AT_ONCE, _CONCRETE_POINTS_AT_ONCE = 2**14, 256
 
@@ -76,15 +66,10 @@ def is_worth_lines(
 
 def _most_lines(orders: Orders, count: int, dtype: DTypeLike) -> int:
     """Lines up to the nearest distance from the edge."""
-    name = jnp.dtype(dtype).name
+    tolerances = tolerances_of(dtype)
     # t^2 K''(t) is at most n (plus the pole), which bounds the growth of the tilt in one step.
-    growth = math.log1p(_advance(name) / math.sqrt(count + max(orders) + 1))
-    return math.ceil(math.log(10.0 * math.sqrt(count + 1) / _NEAREST[name]) / growth) + 2
-
-
-def _advance(dtype_name: str) -> float:
-    """Step from one line to the next in tilted standard deviations."""
-    return 1.6 * tolerances_of(dtype_name).line_reach
+    growth = math.log1p(_STEP * tolerances.line_reach / math.sqrt(count + max(orders) + 1))
+    return math.ceil(math.log(10.0 * math.sqrt(count + 1) / tolerances.line_end) / growth) + 2
 
 
 class Lines(NamedTuple):
@@ -115,9 +100,9 @@ def _tilts(orders: Orders, nearest: Array, distribution: UniformSum) -> tuple[Ar
         first one beyond all points, and variances. Number of the lines that points need, at most T.
     """
     dtype, order = distribution.weights.dtype, max(orders)
-    pole = jnp.full(1, order, dtype)
+    pole, reach = jnp.full(1, order, dtype), tolerances_of(dtype).line_reach
     # The tilted mean of the first one is left of the center by less than a standard deviation.
-    least = max(0.5 * tolerances_of(dtype).line_reach, order**0.5)
+    least = max(0.5 * reach, order**0.5)
     start = least * lax.rsqrt(distribution.moments()[0])
     # A normal part has points beyond the edge.
     most = _most_lines(orders, distribution.weights.shape[0], dtype) + 12 * (
@@ -131,7 +116,7 @@ def _tilts(orders: Orders, nearest: Array, distribution: UniformSum) -> tuple[Ar
         column = jnp.stack([tilt, distance, variance])
         numbers = lax.dynamic_update_slice_in_dim(numbers, column, count, axis=1)
         more = any_point(distance > nearest) & (count < most)
-        tilt = tilt + _advance(dtype.name) * lax.rsqrt(variance)
+        tilt = tilt + _STEP * reach * lax.rsqrt(variance)
         return more, tilt, numbers, count + 1
 
     unused = np.broadcast_to(np.array([[1.0], [-np.inf], [1.0]], dtype), (3, most + 1))
@@ -151,17 +136,17 @@ def _tabulate(orders: Orders, distribution: UniformSum, tilts: Array) -> Lines:
     )
     width, at_edge = jnp.sum(distribution.weights, axis=0), jnp.zeros_like(tilt)
     order = jnp.broadcast_to(np.array(orders)[:, None], (len(orders), len(tilt)))
-    margin = tolerances_of(dtype).line_reach
+    tolerances = tolerances_of(dtype)
+    margin = tolerances.line_reach
     contour = contour_at(order, tilt, variance, width - distance, 2.0 * width, distribution, margin)
     excess = excess_coth(distribution.weights, contour.tilt)
-    more = 1 if count >= _MANY_WEIGHTS else _MORE_NODES[dtype.name]
-    size = tolerances_of(dtype).line_nodes * more
+    size = tolerances.line_nodes * (1 if count >= _MANY_WEIGHTS else tolerances.more_nodes)
     nodes = nodes_of_chunk(contour, 0, size)
     values = integrand(at_edge, distribution, excess, contour, nodes)
     bound = envelope_at(distribution, excess, contour, size)
     exponents = log_scale(at_edge, distribution, contour)
     # As in a sum that goes on until all is small: the bound takes all sines for one.
-    tolerances, end = tolerances_of(dtype), jnp.max(jnp.abs(values[-2:, 0]), axis=0)
+    end = jnp.max(jnp.abs(values[-2:, 0]), axis=0)
     seen = (end < tolerances.acceptable) & (bound < tolerances.unseen)
     exponents = jnp.where((bound < tolerances.acceptable) | seen, exponents, jnp.nan)
     # One array, and so one kernel, for all numbers.
@@ -228,7 +213,7 @@ def _of_one_distribution(
 
 
 @partial(jax.jit, static_argnums=0)
-def _by_lines(
+def by_lines(
     orders: Orders,
     y: Array,
     distribution: UniformSum,
@@ -251,114 +236,3 @@ def _by_lines(
         num_rows=num_distributions,
     )
     return found
-
-
-def values_of_shared_distributions(orders: Orders, y: Any, weights: Any, normal_scale: Any) -> Any:
-    """Log density (order 0), log survival (1) or both of P points under each distribution.
-
-    Parameters
-    ----------
-    orders : tuple of int
-    y : Array, shape (L, P)
-        Points at or above the center. NumPy arrays give NumPy arrays.
-    weights : Array, shape (n, L)
-        Any sign.
-    normal_scale : Array, shape (L,), or None
-
-    Returns
-    -------
-    Array, shape (M, L, P)
-    """
-    if not isinstance(y, np.ndarray):
-        return _values(orders, y, UniformSum(weights, normal_scale))
-    num_distributions, num_points = y.shape
-    most = max(1, _MOST_NUMBERS // max(capacity(num_points, 1024, 4), len(weights)))
-    # Portions of one size, for one program.
-    size = -(-num_distributions // -(-num_distributions // most))
-
-    def portion(start: int) -> HostArray:
-        part = slice(start, start + size)
-        scale = None if normal_scale is None else normal_scale[part]
-        return _concrete_values(orders, y[part], weights[:, part], scale, size)
-
-    return np.concatenate([portion(start) for start in range(0, num_distributions, size)], axis=1)
-
-
-def _concrete_values(
-    orders: Orders, y: HostArray, weights: HostArray, normal_scale: HostArray | None, size: int
-) -> HostArray:
-    """At most `size` distributions, by a program for few sizes; points without a line singly."""
-    (count, num_distributions), num_points = weights.shape, y.shape[1]
-    rows, distributions = capacity(count, 16, 2), capacity(size, 4, 2)
-    distribution = padded_sum(weights, normal_scale, rows, distributions)
-    # Copies of the last point need no line of their own.
-    points = np.pad(y, [(0, 0), (0, capacity(num_points, 1024, 4) - num_points)], "edge")
-    points = padded(points, (distributions, points.shape[1]))
-    sizes: Any = np.int32(num_distributions), np.int32(num_points)
-    found = _by_lines(orders, points, distribution, *sizes)
-    values, holds = (np.array(np.asarray(part)[:num_distributions, :num_points]) for part in found)
-    distribution_of, point_of = np.nonzero(~holds)
-    most = max(1, _MOST_NUMBERS // count)
-    for start in range(0, len(distribution_of), most):
-        own, at = distribution_of[start : start + most], point_of[start : start + most]
-        scale = None if normal_scale is None else normal_scale[own]
-        values[own, at] = values_of_points(orders, y[own, at], weights[:, own], scale).T
-    return values.transpose(2, 0, 1)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _values(orders: Orders, y: Array, distribution: UniformSum) -> Array:
-    values, holds = _by_lines(orders, y, distribution)
-
-    def rest(y: Array, of_distribution: Array, values: Array, holds: Array) -> Array:
-        def singly() -> Array:
-            found = evaluate_each_point(
-                orders, y, _taken(distribution, of_distribution), ~holds, derivatives=0
-            ).logs
-            return jnp.where(holds[:, None], values, found.T)
-
-        return lax.cond(any_point(~holds), singly, lambda: values)
-
-    parts = y.reshape(-1), _distribution_of(y), values.reshape(-1, len(orders)), holds.reshape(-1)
-    size = min(chunk_size(*CHUNK), _most_copies(distribution))
-    found: Array = in_chunks(rest, *parts, size=size)
-    return found.T.reshape(len(orders), *y.shape)
-
-
-@_values.defjvp
-def _values_jvp(
-    orders: Orders, primals: tuple[Array, UniformSum], tangents: tuple[Array, UniformSum]
-) -> tuple[Array, Array]:
-    # Derivatives with respect to weights cost a factor n for each point anyway.
-    return jax.jvp(partial(_singly, orders), primals, tangents)
-
-
-def _singly(orders: Orders, y: Array, distribution: UniformSum) -> Array:
-    """The same without lines, each point with its own copy of the distribution; shape (M, L, P)."""
-
-    def some(y: Array, of_distribution: Array) -> Array:
-        own = _taken(distribution, of_distribution)
-        values: Array = values_of_points(orders, y, own.weights, own.normal_scale)
-        return values.T
-
-    size = _most_copies(distribution)
-    # Copies of the weights for all points are not kept for the backward pass.
-    function = some if y.size <= size else jax.checkpoint(some)
-    values: Array = in_chunks(function, y.reshape(-1), _distribution_of(y), size=size)
-    return values.T.reshape(len(orders), *y.shape)
-
-
-def _distribution_of(y: Array) -> Array:
-    """Index of the distribution of each of the points (L, P)."""
-    return jnp.arange(y.size) // y.shape[1]
-
-
-def _taken(distribution: UniformSum, of_distribution: Array) -> UniformSum:
-    scale = distribution.normal_scale
-    return UniformSum(
-        distribution.weights[:, of_distribution], None if scale is None else scale[of_distribution]
-    )
-
-
-def _most_copies(distribution: UniformSum) -> int:
-    return max(1, _MOST_NUMBERS // distribution.weights.shape[0])

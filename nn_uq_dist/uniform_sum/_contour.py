@@ -25,14 +25,13 @@ import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.basics.chunks import any_point
-from nn_uq_dist.uniform_sum._tolerances import tolerances_of
 from nn_uq_dist.uniform_sum._uniform_component import (
     excess_coth,
     log_mgf_below_edge,
     squared_envelope,
     sums_of_excess,
 )
-from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
+from nn_uq_dist.uniform_sum._uniform_sum import UniformSum, tolerances_of
 
 _MOST_NEWTON_STEPS = 60
 

@@ -28,7 +28,6 @@ from nn_uq_dist.uniform_sum._contour import (
     power_of,
 )
 from nn_uq_dist.uniform_sum._polynomials import alias_corrections, relative_correction
-from nn_uq_dist.uniform_sum._tolerances import tolerances_of
 from nn_uq_dist.uniform_sum._uniform_component import (
     TiltedComponent,
     excess_coth,
@@ -37,7 +36,7 @@ from nn_uq_dist.uniform_sum._uniform_component import (
     square_and_product,
     tilted_component,
 )
-from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum
+from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum, tolerances_of
 
 
 class Slopes(NamedTuple):

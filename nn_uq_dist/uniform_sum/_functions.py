@@ -36,11 +36,6 @@ class Arguments(NamedTuple):
     normal_scale: Any
     given: tuple[Any, ...]
 
-    @property
-    def numpy(self) -> Any:
-        """The module whose arrays these are."""
-        return np if isinstance(self.x, np.ndarray) else jnp
-
     def evaluate(self, orders: Orders) -> Any:
         """Log density, log tail probability beyond ``|x|``, or both."""
         return evaluate(orders, self.x, self.weights, self.normal_scale)
@@ -66,22 +61,20 @@ def prepare(
     x_array, weights_array = arrays[:2]
     scale_array = arrays[2] if len(arrays) > 2 else None
     if weights_array.ndim == 0 or weights_array.shape[-1] == 0:
-        msg = (
+        raise ValueError(
             f"weights must have shape (..., n) with n >= 1, got {weights_array.shape}; "
             "pass an array whose last axis is summed over, for one component weights=[w]"
         )
-        raise ValueError(msg)
     scale_shape = () if scale_array is None else scale_array.shape
     try:
         jnp.broadcast_shapes(x_array.shape, weights_array.shape[:-1], scale_shape)
     except ValueError as error:
-        msg = (
+        raise ValueError(
             f"{name}, weights without their last axis and normal_scale must broadcast, got shapes "
             f"{x_array.shape}, {weights_array.shape[:-1]} and {scale_shape}; to evaluate points of "
             "one distribution give weights shape (n,), for a grid per distribution weights (m, 1, "
             f"n) and {name} (p,)"
-        )
-        raise ValueError(msg) from error
+        ) from error
     if scale_array is not None:
         with np.errstate(invalid="ignore"):
             scale_array = nan_unless(scale_array >= 0, scale_array)
@@ -151,7 +144,7 @@ def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     1.0
     """
     a = prepare("x", x, weights, normal_scale)
-    return a.results(a.numpy.exp(a.evaluate(DENSITY)[0]))
+    return a.results(namespace(a.x).exp(a.evaluate(DENSITY)[0]))
 
 
 def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -225,7 +218,7 @@ def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) 
     0.5
     """
     a = prepare("x", x, weights, normal_scale)
-    return a.results(a.numpy.exp(a.log_survival()))
+    return a.results(namespace(a.x).exp(a.log_survival()))
 
 
 def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -238,7 +231,7 @@ def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     0.25
     """
     a = prepare("x", x, weights, normal_scale)
-    return a.results(a.numpy.exp(a._replace(x=-a.x).log_survival()))
+    return a.results(namespace(a.x).exp(a._replace(x=-a.x).log_survival()))
 
 
 def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
@@ -270,7 +263,7 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     -1.0
     """
     a = prepare("q", q, weights, normal_scale)
-    xp = a.numpy
+    xp = namespace(a.x)
     valid = (a.x >= 0) & (a.x <= 1)
     q_array = nan_unless(valid, a.x)
     lower = q_array < 0.5
@@ -342,4 +335,4 @@ def from_normal_score(
     """
     a = prepare("z", z, weights, normal_scale)
     x = value_at_score(magnitude(a.x), a.weights, a.normal_scale)
-    return a.results(a.numpy.where(a.x < 0, -x, x))
+    return a.results(namespace(a.x).where(a.x < 0, -x, x))

@@ -1,4 +1,4 @@
-"""The random variable ``sum_k w_k U_k + s N``, as all numerics hold it."""
+"""The random variable ``sum_k w_k U_k + s N``, as all numerics hold it, and their tolerances."""
 
 from typing import Any, NamedTuple
 
@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import DTypeLike
 
 from nn_uq_dist.basics.row_algebra import binary_unit
 
@@ -38,6 +39,11 @@ class UniformSum(NamedTuple):
         if self.normal_scale is None:
             return jnp.zeros(self.weights.shape[1:], self.weights.dtype)
         return self.normal_scale * self.normal_scale
+
+    def take(self, columns: Any) -> "UniformSum":
+        """Some of the distributions, by index, of which all rows are in use."""
+        some: UniformSum = jax.tree.map(lambda part: part[..., columns], self)
+        return some
 
     def moments(self) -> tuple[Array, Array]:
         """Second and fourth moment, shape (B,)."""
@@ -97,3 +103,58 @@ def binary_scale(distribution: UniformSum) -> Array:
     if distribution.normal_scale is not None:
         largest = jnp.maximum(largest, distribution.normal_scale)
     return binary_unit(largest)
+
+
+class Tolerances(NamedTuple):
+    """Tolerances for one floating-point type.
+
+    Attributes
+    ----------
+    alias_exponent
+        Aliases of the trapezoidal rule are at most about ``exp(-alias_exponent)``.
+    nodes_per_chunk
+        Nodes that are evaluated at a time.
+    target, seen, unseen
+        Nodes are added until the bound on all later terms falls below ``target``; or below
+        ``unseen``, if the integrand at the last two nodes is below ``seen``. The bound replaces all
+        sines of a product by one; the integrand itself is smaller by a factor of about two to the
+        power of the number of weights.
+    acceptable
+        A distribution whose bound stays above this at ``max_nodes`` is conditioned on more weights.
+    max_nodes, most_nodes
+        Most nodes of a method that is followed by others, and of the last method.
+    line_nodes, more_nodes
+        Nodes of a common line of many weights, and by what factor few weights need more.
+    line_reach
+        Largest distance of a point from the mean of its tilted distribution, in standard deviations
+        of that distribution.
+    line_end
+        Lines end at about this fraction of the width from the edge.
+    tilt_tolerance
+        Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted distribution.
+    """
+
+    alias_exponent: float
+    nodes_per_chunk: int
+    target: float
+    seen: float
+    unseen: float
+    acceptable: float
+    max_nodes: int
+    most_nodes: int
+    line_nodes: int
+    more_nodes: int
+    line_reach: float
+    line_end: float
+    tilt_tolerance: float
+
+
+_TOLERANCES = {
+    "float32": Tolerances(17.0, 8, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 3, 1.25, 1e-4, 0.3),
+    "float64": Tolerances(31.0, 8, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 6, 2.5, 1e-7, 0.3),
+}
+
+
+def tolerances_of(dtype: DTypeLike) -> Tolerances:
+    """Tolerances for ``dtype`` (float32 or float64)."""
+    return _TOLERANCES[jnp.dtype(dtype).name]

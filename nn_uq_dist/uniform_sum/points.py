@@ -37,7 +37,7 @@ _FEWEST_WEIGHTS = 16
 _MOST_NUMBERS = 2**20
 
 type HostArray = NDArray[Any]
-Primals = tuple[Array, Array, Array | None]
+Primals = tuple[Array, UniformSum]
 
 _twice_differentiable = refused(
     "third derivatives of uniform_sum functions are not implemented: "
@@ -45,11 +45,10 @@ _twice_differentiable = refused(
 )
 
 
-def values_of_points(orders: Orders, y: Any, weights: Any, normal_scale: Any) -> Any:
-    """Values for each order, shape (M, N), at ``y`` (N,) with weights (n, N) and scales (N,)."""
+def values_of_points(orders: Orders, y: Any, distribution: UniformSum) -> Any:
+    """Values for each order, shape (M, N), at ``y`` (N,), each with a distribution of its own."""
     if not isinstance(y, np.ndarray):
-        return _values(orders, y, weights, normal_scale)
-    distribution = UniformSum(weights, normal_scale)
+        return _values(orders, y, distribution)
     if y.size > MOST_POINTS:
         return np.asarray(evaluate_in_chunks(orders, y, distribution, derivatives=0).logs)
     if orders == SURVIVAL:
@@ -59,9 +58,8 @@ def values_of_points(orders: Orders, y: Any, weights: Any, normal_scale: Any) ->
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _values(orders: Orders, *primals: Any) -> Array:
-    found = evaluate_in_chunks(orders, primals[0], UniformSum(*primals[1:]), derivatives=0)
-    return found.logs
+def _values(orders: Orders, y: Array, distribution: UniformSum) -> Array:
+    return evaluate_in_chunks(orders, y, distribution, derivatives=0).logs
 
 
 @_values.defjvp
@@ -71,14 +69,14 @@ def _values_jvp(orders: Orders, primals: Primals, tangents: Primals) -> tuple[Ar
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _values_and_gradient(orders: Orders, *primals: Any) -> tuple[Array, Array]:
+def _values_and_gradient(orders: Orders, y: Array, distribution: UniformSum) -> tuple[Array, Array]:
     """Values (M, N) and gradients (R, M, N): in the point, the scale if any, and each weight."""
-    if runs_in_numpy(*primals) and 0 < primals[0].size <= MOST_POINTS:
+    if runs_in_numpy(y, distribution) and 0 < y.size <= MOST_POINTS:
         # `jax.grad` outside of `jit`: the primal values are known.
-        y, *distribution = jax.tree.map(np.asarray, primals)
-        found = jax.tree.map(as_jax, _concrete(orders, 1, y, UniformSum(*distribution)))
+        known = jax.tree.map(np.asarray, (y, distribution))
+        found = jax.tree.map(as_jax, _concrete(orders, 1, *known))
     else:
-        found = evaluate_in_chunks(orders, primals[0], UniformSum(*primals[1:]), derivatives=1)
+        found = evaluate_in_chunks(orders, y, distribution, derivatives=1)
     return found.logs, found.gradient
 
 
@@ -93,7 +91,7 @@ def _values_and_gradient_jvp(
     a gradient works.
     """
     primals = _twice_differentiable(primals)
-    found = evaluate_in_chunks(orders, primals[0], UniformSum(*primals[1:]), derivatives=2)
+    found = evaluate_in_chunks(orders, *primals, derivatives=2)
 
     def multiply(_: object, packed: Array) -> Array:
         # Each order has its own Hessian; together they are the blocks of a symmetric matrix.
@@ -114,17 +112,14 @@ def _values_and_gradient_jvp(
 def _moved_gradient(orders: Orders, primals: Primals, direction: Array) -> Array:
     """Derivative of the gradient along a direction, shape (R, N)."""
 
-    def gradient(y: Array, *distribution: Any) -> Array:
-        found = evaluate_in_chunks(orders, y, UniformSum(*distribution), derivatives=2)
+    def gradient(y: Array, distribution: UniformSum) -> Array:
+        found = evaluate_in_chunks(orders, y, distribution, derivatives=2)
         return found.gradient
 
-    scale = primals[2]
-    along = (
-        direction[0],
-        direction[1 + (scale is not None) :],
-        None if scale is None else direction[1],
-    )
-    return jax.jvp(gradient, primals, along)[1]
+    has_scale = primals[1].normal_scale is not None
+    of_point, of_weights = direction[0], direction[1 + has_scale :]
+    of_scale = direction[1] if has_scale else None
+    return jax.jvp(gradient, primals, (of_point, UniformSum(of_weights, of_scale)))[1]
 
 
 # One program, and one for its transpose.
@@ -135,26 +130,19 @@ def _along(gradient: Array, tangents: Primals) -> Array:
 
 def _pack(tangents: Primals) -> Array:
     """In the order of gradients; transposition needs an operand that is linear as a whole."""
-    y, weights, scale = tangents
+    y, (weights, scale, _) = tangents
     return jnp.concatenate([y[None], *([] if scale is None else [scale[None]]), weights])
 
 
-def _concrete(orders: Orders, derivatives: int, y: HostArray, distribution: UniformSum) -> Any:
-    """`Values` of NumPy arrays at no more than `MOST_POINTS`."""
-    found = _padded_call(orders, derivatives, False, y, distribution)
-    hard = ~found.done
-    if hard.any():
-        scale = distribution.normal_scale
-        part = UniformSum(distribution.weights[:, hard], None if scale is None else scale[hard])
-        better = _padded_call(orders, derivatives, True, y[hard], part)
-        for old, new in zip(jax.tree.leaves(found), jax.tree.leaves(better), strict=True):
-            old[..., hard] = new
-    return found
-
-
-def _padded_call(
-    orders: Orders, derivatives: int, conditioning: bool, y: HostArray, distribution: UniformSum
+def _concrete(
+    orders: Orders,
+    derivatives: int,
+    y: HostArray,
+    distribution: UniformSum,
+    *,
+    conditioning: bool = False,
 ) -> Any:
+    """`Values` of NumPy arrays at no more than `MOST_POINTS`."""
     count, num_points = distribution.weights.shape
     if distribution.normal_scale is None and count <= MOST_CONDITIONED:
         rows = MOST_CONDITIONED
@@ -164,7 +152,7 @@ def _padded_call(
     found: Any = evaluate_in_chunks(
         orders,
         padded(y, (points,)),
-        padded_sum(*distribution[:2], rows, points),
+        padded_sum(distribution, rows, points),
         derivatives=derivatives,
         conditioning=conditioning,
         num_points=np.int32(num_points),
@@ -172,6 +160,12 @@ def _padded_call(
     found = jax.tree.map(lambda part: np.array(np.asarray(part)[..., :num_points]), found)
     if derivatives:
         found = found._replace(gradient=found.gradient[: len(found.gradient) - rows + count])
+    hard = ~found.done
+    if hard.any():  # not if there was conditioning
+        some = orders, derivatives, y[hard], distribution.take(hard)
+        better = _concrete(*some, conditioning=True)
+        for old, new in zip(jax.tree.leaves(found), jax.tree.leaves(better), strict=True):
+            old[..., hard] = new
     return found
 
 
@@ -188,11 +182,9 @@ def padded(part: Any, shape: tuple[int, ...]) -> Any:
     return np.pad(part, [(0, most - size) for most, size in zip(shape, part.shape, strict=True)])
 
 
-def padded_sum(weights: Any, scale: Any, rows: int, columns: int) -> UniformSum:
+def padded_sum(distribution: UniformSum, rows: int, columns: int) -> UniformSum:
     """The distributions in larger arrays, with the number of rows of whole groups in use."""
+    weights, scale, _ = distribution
     in_use: Any = np.int32(-(-len(weights) // ROWS_PER_GROUP) * ROWS_PER_GROUP)
-    return UniformSum(
-        padded(weights, (rows, columns)),
-        None if scale is None else padded(scale, (columns,)),
-        in_use,
-    )
+    scale = None if scale is None else padded(scale, (columns,))
+    return UniformSum(padded(weights, (rows, columns)), scale, in_use)

@@ -1,8 +1,6 @@
 """The bank of reference problems, checked by methods that its generator does not use."""
 
-import itertools
 import math
-from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +9,12 @@ from mpmath import mp
 
 from tests.bank.generate import jobs
 from tests.bank.loader import DATA, derivative_cases, float32_cases, float64_cases
-from tests.bank.reference import contour_integral, number_of_terms, saddlepoint
+from tests.bank.reference import (
+    contour_integral,
+    iterated_normal_integrals,
+    number_of_terms,
+    saddlepoint,
+)
 
 VALUE_CASES = {case.name: case for case in (*float64_cases(), *float32_cases())}
 by_name = pytest.mark.parametrize("case", VALUE_CASES.values(), ids=str)
@@ -116,14 +119,6 @@ def test_irwin_hall(name):
             assert_close(found, exact, 38)
 
 
-def normal_integrals(y, order):
-    """``J_m(y) = Int_-inf^y J_(m-1)`` of the last two orders, ``J_0`` the normal distribution."""
-    before, last = mp.npdf(y), mp.erfc(-y / mp.sqrt(2)) / 2
-    for m in range(1, order + 1):
-        before, last = last, (y * last + before) / m
-    return before, last
-
-
 WITH_NORMAL_PART = [case for case in VALUE_CASES.values() if "normal_part" in case.tags]
 
 
@@ -131,22 +126,10 @@ WITH_NORMAL_PART = [case for case in VALUE_CASES.values() if "normal_part" in ca
     "case", [c for c in WITH_NORMAL_PART if number_of_terms(half_widths(c)) < 100], ids=str
 )
 def test_normal_part_against_iterated_integrals_of_the_normal_distribution(case):
-    widths, s_exact = half_widths(case), Fraction(case.normal_scale)
-    n = len(widths)
-    terms = Counter()
-    for signs in itertools.product((1, -1), repeat=n):
-        terms[sum(e * w for e, w in zip(signs, widths, strict=True))] += math.prod(signs)
+    widths, scale = half_widths(case), Fraction(case.normal_scale)
     with mp.workdps(120):
-        s = mp.mpf(case.normal_scale)
-        scale = mp.mpf(2) ** n * mp.fprod(mp.mpf(float(w)) for w in widths)
         for x, *found in decimals(case):
-            sums = [mp.mpf(0), mp.mpf(0)]
-            for total, sign in terms.items():
-                y = (total - x) / s_exact
-                parts = normal_integrals(mp.mpf(y.numerator) / y.denominator, n)
-                sums = [one + sign * part for one, part in zip(sums, parts, strict=True)]
-            exact = [mp.log(sums[k] * s ** (n - 1 + k) / scale) for k in (0, 1)]
-            assert_close(found, exact, 38)
+            assert_close(found, iterated_normal_integrals(x, widths, scale), 38)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 import nn_uq_dist as nuq
-from nn_uq_dist.error_analysis._certified_distribution import _looked_at
-from nn_uq_dist.error_analysis._cover import largest_gap
+from nn_uq_dist.error_analysis._cover import largest_gap, looked_at
 from tests.benchmarks import _certified_cases as cases
 from tests.benchmarks._command_line import head, options, row
 from tests.benchmarks._networks import OPERATORS, operator
@@ -70,9 +69,10 @@ def gaps(given):
         for output in OUTPUTS:
             bounds, seconds = timed(partial(nuq.certified, net, distribution, output=output))
             (whole,) = bounds._covers
-            kept = (part[:, :1] for part in (whole.rows, whole.const, whole.failure))
-            certain = whole._replace(**dict(zip(("rows", "const", "failure"), kept, strict=True)))
-            at = _looked_at(bounds._network, whole)
+            first = np.s_[:, :1]
+            kept = {"forms": whole.forms.take(first), "failure": whole.failure[first]}
+            certain = whole._replace(**kept)
+            at = looked_at(bounds._network, whole)
             rows.append((largest_gap(bounds._network, (certain,), at), bounds.gap, seconds))
         alone, cut, seconds = zip(*rows, strict=True)
         values = np.mean(alone), np.mean(cut), np.median(seconds)

@@ -88,8 +88,8 @@ def scaled():
     return network
 
 
-def mlp(activation=jax.nn.leaky_relu, final=lambda x: x, outputs=2, **options):
-    return eqx.nn.MLP(3, outputs, 5, 3, activation, final, key=KEY, **options)
+def mlp(activation=jax.nn.leaky_relu, final=lambda x: x, outputs=2, depth=3, **options):
+    return eqx.nn.MLP(3, outputs, 5, depth, activation, final, key=KEY, **options)
 
 
 def convolutional():
@@ -110,6 +110,16 @@ def linen_network():
     return lambda x: module.apply(variables, x)
 
 
+def by_entries():
+    inner = mlp()
+
+    def network(x):
+        a, b, c = x
+        return jnp.tile(inner(jnp.stack([2 * a, b - c, c + 1]))[:1], 2)
+
+    return network
+
+
 def with_skip():
     inner = mlp(outputs=3)
     return lambda x: inner((x - 1) / 2) + x
@@ -127,6 +137,7 @@ NETWORKS = {
     "PReLU": (lambda: mlp(eqx.nn.PReLU(0.1)), 0.1, 3),
     "activation at the end": (lambda: mlp(final=jax.nn.leaky_relu), 0.01, 4),
     "convolutional": (convolutional, 0.0, 1),
+    "entry by entry": (by_entries, 0.01, 3),
     "skip connection": (with_skip, 0.01, 3),
 }
 
@@ -205,7 +216,7 @@ UNREADABLE = (
     (lambda: towers, "a connection that skips or splits layers"),
     (lambda: lambda x: W.T @ jax.nn.relu(W @ x) + 2 * x, "a skip connection that is not the input"),
     (lambda: lambda x: jax.nn.relu(x) * x, "got the operation mul of values"),
-    (lambda: lambda x: jax.lax.scan(lambda c, e: (c + e, None), 0.0, x)[0], "got a scan"),
+    (lambda: mlp(depth=1, scan=True), "got an error without jit: zero-length scan"),
     (lambda: lambda x: jnp.ones((2, 4)) @ x, "one input of shape"),
 )
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nn_uq_dist import uniform_sum as lc
-from nn_uq_dist.uniform_sum._common_lines import _by_lines
+from nn_uq_dist.uniform_sum._common_lines import by_lines
 from nn_uq_dist.uniform_sum._uniform_sum import UniformSum
 from nn_uq_dist.uniform_sum.points import values_of_points
 from tests.array_sizes import largest_array
@@ -89,7 +89,7 @@ def test_both_functions_from_the_center_to_beyond_the_last_line(name, normal_sca
     distribution = UniformSum(
         jnp.abs(weights)[:, None], None if scale is None else jnp.asarray(scale)[None]
     )
-    values, holds = jit(lambda y: _by_lines((0, 1), y, distribution))(jnp.abs(crowd)[None])
+    values, holds = jit(lambda y: by_lines((0, 1), y, distribution))(jnp.abs(crowd)[None])
     assert np.mean(holds) > 0.98
     if normal_scale != 2.0:  # whose lines go on beyond all of these points
         assert not np.all(holds[0, : len(points)])
@@ -138,7 +138,8 @@ def test_derivatives_are_those_of_all_weights():
         return lambda y, w, s: jnp.sum(jnp.sin(function(y, w, s)))
 
     def one_by_one(y, w, s):
-        return values_of_points((0,), y[0], jnp.repeat(w, 2, 0).T, jnp.repeat(s, 2))[0]
+        own = UniformSum(jnp.repeat(w, 2, 0).T, jnp.repeat(s, 2))
+        return values_of_points((0,), y[0], own)[0]
 
     found, expected = (
         jit(jax.grad(total(function), (0, 1, 2)))(y, weights, np.array([0.5]))
