@@ -155,8 +155,9 @@ def _is_part(part: object) -> bool:
 
 def _is_leaf(part: object) -> bool:
     """Whether a part is an entry; also a pair of numbers, which would be two known ones."""
-    is_pair = type(part) is tuple and len(part) == 2
-    return _is_part(part) or (is_pair and all(type(end) in {int, float} for end in part))
+    if isinstance(part, tuple) and len(part) == 2:
+        return all(type(end) in {int, float} for end in part)
+    return _is_part(part)
 
 
 def _known(name: str, part: Any) -> dist.Delta:
