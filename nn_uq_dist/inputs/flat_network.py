@@ -32,7 +32,7 @@ class FlatNetwork:
     Attributes
     ----------
     network
-        The network of the structure that the distribution makes.
+        From the structure that the distribution makes to the vector of the outputs.
     distribution
         Distribution of its input.
     structure
@@ -41,7 +41,7 @@ class FlatNetwork:
         Type of all of them together.
     """
 
-    network: Callable[[Any], Any]
+    network: Callable[[Any], Array]
     distribution: Input
     structure: OutputStructure
     dtype: jnp.dtype
@@ -58,21 +58,14 @@ class FlatNetwork:
 
     def __call__(self, x: Array) -> Array:
         """Outputs ``(N_y,)`` at one vector ``(N_x,)`` of a distribution whose map has no batch."""
-        return self._outputs(self.distribution.network_input(x))
+        return self.network(self.distribution.network_input(x))
 
     def at_draws(self, draws: Any) -> Array:
         """Outputs ``(n, *batch_shape, N_y)`` at draws of the input, ``(n, *batch_shape, N_x)``."""
-        at_one = self._outputs
+        at_one = self.network
         for _ in range(1 + len(self.distribution.batch_shape)):
             at_one = jax.vmap(at_one)
         return at_one(self.distribution.network_input(draws))
-
-    def _outputs(self, value: Any) -> Array:
-        output = self.network(value)
-        if self.structure.is_vector:  # it keeps its type
-            vector: Array = output
-            return vector
-        return self.structure.ravel(output, self.dtype)
 
 
 def flat_network(network: Callable[[Any], Any], distribution: Input) -> FlatNetwork:
@@ -82,7 +75,11 @@ def flat_network(network: Callable[[Any], Any], distribution: Input) -> FlatNetw
     Where the distribution makes a list of numbers the network may take their vector.
     """
     network, structure, dtype = checked_network(network, distribution.example)
-    return FlatNetwork(network, distribution, structure, dtype)
+
+    def joined(value: Any) -> Array:
+        return structure.ravel(network(value), dtype)
+
+    return FlatNetwork(joined, distribution, structure, dtype)
 
 
 def checked_network(network: Any, taken: Any) -> tuple[Any, OutputStructure, jnp.dtype]:

@@ -155,13 +155,13 @@ def _is_part(part: object) -> bool:
 
 def _is_leaf(part: object) -> bool:
     """Whether a part is an entry; also a pair of numbers, which would be two known ones."""
-    if isinstance(part, tuple) and len(part) == 2:
+    if type(part) is tuple and len(part) == 2:
         return all(type(end) in {int, float} for end in part)
     return _is_part(part)
 
 
 def _known(name: str, part: Any) -> dist.Delta:
-    if isinstance(part, tuple):
+    if type(part) is tuple:
         raise TypeError(
             f"{name} must be a distribution, an Input or an array of known numbers, got the tuple "
             f"{part}; pass dist.Uniform{part} for a number between them, or jnp.array({[*part]}) "
