@@ -25,9 +25,12 @@ from jax.scipy.special import (
 )
 
 from nn_uq_dist.basics.checks import refused
-from nn_uq_dist.basics.normal_tails import log_normal_density, score_from_log_tails
+from nn_uq_dist.basics.normal_tails import (
+    log_normal_density,
+    quantile_at_score,
+    score_from_log_tails,
+)
 from nn_uq_dist.basics.pytree import register_frozen
-from nn_uq_dist.basics.quantile_search import quantile_at_score
 
 type Pair = tuple[Array, Array]
 
