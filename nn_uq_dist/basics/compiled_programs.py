@@ -77,7 +77,11 @@ def _program(jaxpr: jax_core.Jaxpr, leaves: list[Any]) -> Callable[..., Any]:
 
     lowered = jax.jit(evaluated).lower(_MARK, *leaves)
     text = lowered.as_text()
-    if not _is_complete(text, 1 + len(leaves)):
+    # More arguments than were passed are arrays that JAX has hidden from the text and keeps with
+    # the compiled program: such a text, or one that calls something outside, does not determine it.
+    signature = text.partition("@main(")[2].partition("\n")[0]
+    has_others = signature.count("%arg") != 1 + len(leaves)
+    if has_others or any(word in text for word in _OUTSIDE):
         return lowered.compile()
     key = (
         hashlib.sha256(text.encode()).digest(),
@@ -105,13 +109,3 @@ def _compiled(program: _Program) -> Callable[..., Any]:
     # What is kept holds no arrays and no Python functions of the caller.
     program.compile = None
     return found
-
-
-def _is_complete(text: str, num_arguments: int) -> bool:
-    """Whether a text determines its program.
-
-    It calls nothing outside, and it has the arguments that were passed. More of them would be
-    arrays that JAX has hidden from the text and keeps with the compiled program.
-    """
-    signature = text.partition("@main(")[2].partition("\n")[0]
-    return signature.count("%arg") == num_arguments and not any(word in text for word in _OUTSIDE)

@@ -32,7 +32,7 @@ class FlatNetwork:
     Attributes
     ----------
     network
-        From the structure that the distribution makes to the vector of the outputs.
+        The network of the structure that the distribution makes.
     distribution
         Distribution of its input.
     structure
@@ -41,7 +41,7 @@ class FlatNetwork:
         Type of all of them together.
     """
 
-    network: Callable[[Any], Array]
+    network: Callable[[Any], Any]
     distribution: Input
     structure: OutputStructure
     dtype: jnp.dtype
@@ -53,16 +53,21 @@ class FlatNetwork:
 
     @property
     def output_structure(self) -> OutputStructure | None:
-        """Structure of the outputs, None if they are a vector anyway."""
-        return None if self.structure.is_vector else self.structure
+        """Structure of the outputs, None if they are one vector, as it is."""
+        is_leaf = jax.tree_util.treedef_is_leaf(self.structure.tree)
+        return None if is_leaf and len(self.structure.shapes[0]) == 1 else self.structure
 
     def __call__(self, x: Array) -> Array:
         """Outputs ``(N_y,)`` at one vector ``(N_x,)`` of a distribution whose map has no batch."""
-        return self.network(self.distribution.network_input(x))
+        output = self.network(self.distribution.network_input(x))
+        return self.structure.ravel(output, self.dtype)
 
     def at_draws(self, draws: Any) -> Array:
         """Outputs ``(n, *batch_shape, N_y)`` at draws of the input, ``(n, *batch_shape, N_x)``."""
-        at_one = self.network
+
+        def at_one(value: Any) -> Array:
+            return self.structure.ravel(self.network(value), self.dtype)
+
         for _ in range(1 + len(self.distribution.batch_shape)):
             at_one = jax.vmap(at_one)
         return at_one(self.distribution.network_input(draws))
@@ -75,11 +80,7 @@ def flat_network(network: Callable[[Any], Any], distribution: Input) -> FlatNetw
     Where the distribution makes a list of numbers the network may take their vector.
     """
     network, structure, dtype = checked_network(network, distribution.example)
-
-    def joined(value: Any) -> Array:
-        return structure.ravel(network(value), dtype)
-
-    return FlatNetwork(joined, distribution, structure, dtype)
+    return FlatNetwork(network, distribution, structure, dtype)
 
 
 def checked_network(network: Any, taken: Any) -> tuple[Any, OutputStructure, jnp.dtype]:

@@ -23,6 +23,7 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.normal_scores import from_normal_score
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import namespace
+from nn_uq_dist.inputs.terms import joined
 
 type Step = Callable[[Array], Array]
 type Shape = tuple[int, ...]
@@ -62,15 +63,12 @@ class OutputStructure:
         entries = map(names_of_entries, _names_of_leaves(self.tree, "y"), self.shapes)
         return list(itertools.chain.from_iterable(entries))
 
-    @property
-    def is_vector(self) -> bool:
-        """Whether the output is one vector, as it is."""
-        return len(self.shapes[0]) == 1 and jax.tree_util.treedef_is_leaf(self.tree)
-
     def ravel(self, output: Any, dtype: jnp.dtype) -> Array:
         """Join the numbers of one output to a vector."""
-        leaves = [jnp.asarray(leaf, dtype).reshape(-1) for leaf in jax.tree.leaves(output)]
-        return leaves[0] if len(leaves) == 1 else jnp.concatenate(leaves)
+        vector: Array = joined(
+            [jnp.asarray(leaf, dtype).reshape(-1) for leaf in jax.tree.leaves(output)]
+        )
+        return vector
 
     def as_vector(self, name: str, value: Any, *, each: bool = False) -> Any:
         """Numbers of the outputs by their names, such as a dict, as vectors ``(..., N_y)``.
@@ -117,13 +115,11 @@ class OutputStructure:
                 )
             xp = namespace(part)
             parts.append(xp.broadcast_to(part, (*lead, *shape)).reshape(*lead, -1))
-        lead = checks.broadcast_shapes(
+        checks.broadcast_shapes(
             f"the leading axes of {name} must fit each other",
             **{key: part.shape[:-1] for key, part in zip(keys, parts, strict=True)},
         )
-        xp = namespace(*parts)
-        wide = [xp.broadcast_to(part, (*lead, part.shape[-1])) for part in parts]
-        return xp.concatenate(wide, axis=-1)
+        return joined(parts)
 
     def unravel(self, values: Any) -> Any:
         """Return values of shape ``(..., N_y)`` as the pytree, leading axes in front."""
