@@ -48,12 +48,12 @@ def evaluated_now(*values: object) -> AbstractContextManager[Any]:
     return jax.ensure_compile_time_eval() if is_traced_now else nullcontext()
 
 
-def as_jax(value: Any, device: Any = None) -> Array:
+def as_jax(value: Any) -> Array:
     """Return a NumPy array as one of JAX; `jnp.asarray` compiles a copy for each shape.
 
     It may share the array's memory, so do not pass arrays that are written to afterwards.
     """
-    placed: Array = jax.device_put(np.asarray(value), device)
+    placed: Array = jax.device_put(np.asarray(value))
     return placed
 
 

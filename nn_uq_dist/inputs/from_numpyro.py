@@ -230,9 +230,8 @@ def _of_structure(f: object) -> Input:
         base = _unwrapped(part)
         if type(base) is dist.Delta:
             # Not as a part of the vector: there its numbers would be promoted to floats.
-            value = jnp.broadcast_to(jnp.asarray(base.v), part.batch_shape + part.event_shape)
-            known = Known(jnp.broadcast_to(value, batch_shape + part.event_shape))
-            maps.append(InputMap.of_array(0, known))
+            value = jnp.broadcast_to(jnp.asarray(base.v), batch_shape + part.event_shape)
+            maps.append(InputMap.of_array(0, Known(value)))
             continue
         found = part if isinstance(part, Input) else _of_distribution(name, part)
         found = found.expand(batch_shape)
