@@ -20,8 +20,8 @@ from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.basics.summary_line import described_line
 from nn_uq_dist.inputs import parameter_checks, terms
+from nn_uq_dist.inputs.input_map import InputMap
 from nn_uq_dist.inputs.linear_image import LinearImage
-from nn_uq_dist.inputs.structure import InputMap
 from nn_uq_dist.inputs.terms import InputTerm
 
 

@@ -19,7 +19,7 @@ from nn_uq_dist.basics._solved_quantiles import Beta
 from nn_uq_dist.basics.normal_scores import missing_functions
 from nn_uq_dist.inputs._input import Input
 from nn_uq_dist.inputs._numpyro_families import accepted_families, of_registered_family
-from nn_uq_dist.inputs.structure import FromNormalScores, InputMap, Known, Step
+from nn_uq_dist.inputs.input_map import FromNormalScores, InputMap, Known, Step
 
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 
