@@ -72,57 +72,6 @@ class OutputStructure:
         )
         return vector
 
-    def as_vector(self, name: str, value: Any, *, each: bool = False) -> Any:
-        """Numbers of the outputs by their names, such as a dict, as vectors ``(..., N_y)``.
-
-        Parameters
-        ----------
-        name
-            Of the argument.
-        value
-            In the structure of the outputs: for each array its numbers, leading axes in front, or
-            one number for all of them.
-        each
-            Whether each number of an array is needed.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the structure or a shape is another one, or something is no number.
-        """
-        leaves, tree = jax.tree.flatten(value)
-        keys = names_of_leaves(self.tree, "y")
-        if tree != self.tree:
-            got = names_of_leaves(tree, "y")
-            if got == keys:
-                raise TypeError(
-                    f"{name} must have lists and tuples where the network returns them, got "
-                    f"{tree}; pass {self.tree}"
-                )
-            raise TypeError(
-                f"{name} must have the structure of the outputs, {', '.join(keys)}, got "
-                f"{', '.join(got) or 'nothing'}; pass a number for each output, and leave outputs "
-                f"that have none out of the network"
-            )
-        parts = []
-        for key, leaf, shape in zip(keys, leaves, self.shapes, strict=True):
-            given = checks.as_numeric(f"{name}[{key!r}]", leaf)
-            # NumPy's numbers keep their digits; the type is chosen where they are used.
-            part: Any = given if isinstance(given, Array) else np.asarray(given)
-            lead = part.shape[: part.ndim - len(shape)]
-            if (part.ndim or each) and part.shape != (*lead, *shape):
-                raise ValueError(
-                    f"{name}[{key!r}] must have shape {('...', *shape)}, as the output, got shape "
-                    f"{part.shape}; pass a number for each entry"
-                )
-            xp = namespace(part)
-            parts.append(xp.broadcast_to(part, (*lead, *shape)).reshape(*lead, -1))
-        checks.broadcast_shapes(
-            f"the leading axes of {name} must fit each other",
-            **{key: part.shape[:-1] for key, part in zip(keys, parts, strict=True)},
-        )
-        return joined(parts)
-
     def unravel(self, values: Any) -> Any:
         """Return values of shape ``(..., N_y)`` as the pytree, leading axes in front."""
         return jax.tree.unflatten(self.tree, cut(values, self.shapes))
@@ -131,7 +80,25 @@ class OutputStructure:
 def by_names(
     name: str, value: OutputNumbers | None, structure: OutputStructure | None, *, each: bool = False
 ) -> ArrayLike | None:
-    """A dict of numbers of the outputs as vectors ``(..., N_y)``; anything else as it is."""
+    """A dict of numbers of the outputs as vectors ``(..., N_y)``; anything else as it is.
+
+    Parameters
+    ----------
+    name
+        Of the argument.
+    value
+        A dict in the structure of the outputs: for each array its numbers, leading axes in front,
+        or one number for all of them.
+    structure
+        That of the outputs; None if they are a vector.
+    each
+        Whether each number of an array is needed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the structure or a shape is another one, or something is no number.
+    """
     if not isinstance(value, Mapping):
         return value
     if structure is None:
@@ -139,8 +106,39 @@ def by_names(
             f"{name} must be an array, as the network returns one vector, got a dict; pass its "
             f"numbers in the order of the outputs"
         )
-    found: ArrayLike = structure.as_vector(name, value, each=each)
-    return found
+    leaves, tree = jax.tree.flatten(value)
+    keys = names_of_leaves(structure.tree, "y")
+    if tree != structure.tree:
+        got = names_of_leaves(tree, "y")
+        if got == keys:
+            raise TypeError(
+                f"{name} must have lists and tuples where the network returns them, got "
+                f"{tree}; pass {structure.tree}"
+            )
+        raise TypeError(
+            f"{name} must have the structure of the outputs, {', '.join(keys)}, got "
+            f"{', '.join(got) or 'nothing'}; pass a number for each output, and leave outputs "
+            f"that have none out of the network"
+        )
+    parts = []
+    for key, leaf, shape in zip(keys, leaves, structure.shapes, strict=True):
+        given = checks.as_numeric(f"{name}[{key!r}]", leaf)
+        # NumPy's numbers keep their digits; the type is chosen where they are used.
+        part: Any = given if isinstance(given, Array) else np.asarray(given)
+        lead = part.shape[: part.ndim - len(shape)]
+        if (part.ndim or each) and part.shape != (*lead, *shape):
+            raise ValueError(
+                f"{name}[{key!r}] must have shape {('...', *shape)}, as the output, got shape "
+                f"{part.shape}; pass a number for each entry"
+            )
+        xp = namespace(part)
+        parts.append(xp.broadcast_to(part, (*lead, *shape)).reshape(*lead, -1))
+    checks.broadcast_shapes(
+        f"the leading axes of {name} must fit each other",
+        **{key: part.shape[:-1] for key, part in zip(keys, parts, strict=True)},
+    )
+    vectors: ArrayLike = joined(parts)
+    return vectors
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

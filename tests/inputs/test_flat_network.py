@@ -75,12 +75,12 @@ def test_structure_stays_with_a_linearization_through_transformations():
 def test_numbers_by_the_names_of_outputs():
     output = {"flow": jnp.zeros(()), "levels": jnp.zeros(3)}
     structure = OutputStructure.of(output)
-    batch = structure.as_vector("y", {"flow": jnp.ones((5, 1)), "levels": np.zeros((4, 3))})
+    batch = by_names("y", {"flow": jnp.ones((5, 1)), "levels": np.zeros((4, 3))}, structure)
     assert batch.shape == (5, 4, 4)
     np.testing.assert_array_equal(batch[2, 1], [1, 0, 0, 0])
-    scale = structure.as_vector("noise_scale", {"levels": 0.2, "flow": 1})
+    scale = by_names("noise_scale", {"levels": 0.2, "flow": 1}, structure)
     np.testing.assert_array_equal(scale, [1, 0.2, 0.2, 0.2])
-    traced = jax.jit(lambda s: structure.as_vector("noise_scale", {"levels": s, "flow": 1.0}))
+    traced = jax.jit(lambda s: by_names("noise_scale", {"levels": s, "flow": 1.0}, structure))
     np.testing.assert_allclose(traced(0.2), scale)
     lin = nuq.linearize(lambda x: {"flow": x[0], "levels": x}, nuq.Input.box(jnp.zeros(3), 1.0))
     both = [lin.marginals(noise) for noise in ({"levels": 0.2, "flow": 1}, jnp.asarray(scale))]
@@ -95,12 +95,12 @@ def test_numbers_by_the_names_of_outputs():
         ({"flow": 1.0, "levels": 0.2}, r"y\['levels'\] must have shape"),
     ]:
         with pytest.raises((TypeError, ValueError), match=words):
-            structure.as_vector("y", wrong, each=True)
+            by_names("y", wrong, structure, each=True)
     with pytest.raises(TypeError, match="y must be an array, as the network returns one vector"):
         by_names("y", {"a": 1.0}, None)
     pair = OutputStructure.of({"flow": (jnp.zeros(()), jnp.zeros(()))})
     with pytest.raises(TypeError, match="y must have lists and tuples where the network returns"):
-        pair.as_vector("y", {"flow": [1.0, 2.0]})
+        by_names("y", {"flow": [1.0, 2.0]}, pair)
 
 
 def test_failing_networks_are_told_what_they_were_given():
