@@ -37,11 +37,11 @@ def compiled_once[T](function: Callable[..., T], *examples: Any) -> Callable[...
     function
         A function of pytrees of arrays. It may close over arrays.
     *examples
-        Arguments that have the shapes, types and devices of those to come. If one of them is
-        traced, or something that `function` closes over, there is nothing to compile now, and
-        `function` itself is returned.
+        Arguments that have the structures, shapes, types and devices of those to come. If one of
+        them is traced, or something that `function` closes over, there is nothing to compile now,
+        and `function` itself is returned.
     """
-    leaves, structure = jax.tree.flatten(examples)
+    leaves = jax.tree.leaves(examples)
     if not is_concrete(leaves):
         return function
     # JAX would remember what the same object computed before. A new partial object is another one.
@@ -50,16 +50,11 @@ def compiled_once[T](function: Callable[..., T], *examples: Any) -> Callable[...
     if not is_concrete(constants):
         return function
     program = _program(closed.jaxpr, [*constants, *leaves])
-    out_structure = jax.tree.structure(shapes)
+    structure = jax.tree.structure(shapes)
 
     def run(*arguments: Any) -> T:
-        given: Any = jax.tree.structure(arguments)
-        if given != structure:
-            raise TypeError(
-                f"arguments must have the structure {structure}, got {given}; compile for them"
-            )
         flat = program(_MARK, *constants, *jax.tree.leaves(arguments))[1]
-        result: T = jax.tree.unflatten(out_structure, flat)
+        result: T = jax.tree.unflatten(structure, flat)
         return result
 
     return run
