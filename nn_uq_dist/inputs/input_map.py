@@ -117,10 +117,7 @@ class InputMap:
                 f"x must have shape (..., {', '.join(map(str, (*own, size)))}), got shape "
                 f"{x.shape}; pass draws of sample, or the mean"
             )
-
-        def at_one(of_input: InputMap, one: Array) -> Any:
-            return of_input(one)
-
+        at_one: Callable[..., Any] = InputMap.__call__
         for _ in own:
             at_one = jax.vmap(at_one)
         for _ in range(x.ndim - 1 - len(own)):
