@@ -107,7 +107,8 @@ def as_results(values: Any, *given: object, dtype: Any = None) -> Any:
 
     Floats are converted if a type is given.
     """
-    arrays = [part for part in given if isinstance(part, jax.Array)]
+    # Traced arrays are on no device.
+    arrays = [part for part in given if isinstance(part, jax.Array) and is_concrete(part)]
     device = next((part.device for part in arrays if part.committed), None)
     leaves, tree = jax.tree.flatten(values)
     for i, leaf in enumerate(leaves):
