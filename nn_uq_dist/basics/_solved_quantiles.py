@@ -12,30 +12,22 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import (
-    betainc,
-    betaln,
-    gammainc,
-    gammaincc,
-    gammaln,
-    log_ndtr,
-    ndtri,
-    xlog1py,
-    xlogy,
-)
+from jax.scipy import special
 
 from nn_uq_dist.basics.checks import refused
-from nn_uq_dist.basics.normal_tails import log_normal_density, score_from_log_tails
+from nn_uq_dist.basics.normal_tails import (
+    log_normal_density,
+    quantile_at_score,
+    score_from_log_tails,
+)
 from nn_uq_dist.basics.pytree import register_frozen
-from nn_uq_dist.basics.quantile_search import quantile_at_score
 
 type Pair = tuple[Array, Array]
 
 _fixed = refused(
     "quantiles that are solved for have derivatives in their normal score, not in the parameters "
     "of the distribution; keep the degrees of freedom of StudentT and the concentrations of Gamma "
-    "and Beta "
-    "known, or take a family with a quantile function of its own, such as LogNormal"
+    "and Beta known, or take a family with a quantile function of its own, such as LogNormal"
 )
 
 
@@ -76,18 +68,21 @@ class Gamma(SolvedQuantiles):
     def tails(self, x: Array) -> Pair:
         # One of JAX's loops for each value: the other function gets what it is done with at once.
         a, is_low = self.concentration, x <= jnp.maximum(self.concentration, 1)
-        lower, upper = gammainc(a, jnp.where(is_low, x, 0)), gammaincc(a, jnp.where(is_low, 0, x))
+        lower, upper = (
+            special.gammainc(a, jnp.where(is_low, x, 0)),
+            special.gammaincc(a, jnp.where(is_low, 0, x)),
+        )
         return jnp.where(is_low, lower, 1 - upper), jnp.where(is_low, 1 - lower, upper)
 
     def log_prob(self, x: Array) -> Array:
-        return xlogy(self.concentration - 1, x) - x - gammaln(self.concentration)
+        return special.xlogy(self.concentration - 1, x) - x - special.gammaln(self.concentration)
 
     def guess(self, z: Array) -> Array:
         """Cube of a normal variable (E. B. Wilson and M. M. Hilferty 1931), or a lower bound."""
         a = self.concentration
         root = 1 - 1 / (9 * a) + z / (3 * jnp.sqrt(a))
         by_cube = jnp.log(a) + 3 * jnp.log(jnp.maximum(root, jnp.finfo(z.dtype).tiny))
-        return jnp.maximum((log_ndtr(z) + gammaln(a + 1)) / a, by_cube)
+        return jnp.maximum((special.log_ndtr(z) + special.gammaln(a + 1)) / a, by_cube)
 
 
 @register_frozen
@@ -102,21 +97,21 @@ class Beta(SolvedQuantiles):
     def tails(self, x: Array) -> Pair:
         a, b = self.concentration1, self.concentration0
         is_low = x * (a + b) < a
-        small = betainc(
+        small = special.betainc(
             jnp.where(is_low, a, b), jnp.where(is_low, b, a), jnp.where(is_low, x, 1 - x)
         )
         return jnp.where(is_low, small, 1 - small), jnp.where(is_low, 1 - small, small)
 
     def log_prob(self, x: Array) -> Array:
         a, b = self.concentration1, self.concentration0
-        return xlogy(a - 1, x) + xlog1py(b - 1, -x) - betaln(a, b)
+        return special.xlogy(a - 1, x) + special.xlog1py(b - 1, -x) - special.betaln(a, b)
 
     def guess(self, z: Array) -> Array:
         """Bounds of the logit: of powers at one end each, which hold between them in the middle."""
         a, b = self.concentration1, self.concentration0
-        constant = betaln(a, b)
-        from_low = (log_ndtr(z) + jnp.log(a) + constant) / a
-        from_high = -(log_ndtr(-z) + jnp.log(b) + constant) / b
+        constant = special.betaln(a, b)
+        from_low = (special.log_ndtr(z) + jnp.log(a) + constant) / a
+        from_high = -(special.log_ndtr(-z) + jnp.log(b) + constant) / b
         return jnp.where(z < 0, jnp.minimum(from_low, from_high), jnp.maximum(from_low, from_high))
 
 
@@ -132,17 +127,19 @@ class Student(SolvedQuantiles):
         half, square = self.df / 2, x**2
         is_near = square * self.df < 1
         share = jnp.where(is_near, square, 1) / (1 + square)
-        found = betainc(jnp.where(is_near, 0.5, half), jnp.where(is_near, half, 0.5), share) / 2
+        found = (
+            special.betainc(jnp.where(is_near, 0.5, half), jnp.where(is_near, half, 0.5), share) / 2
+        )
         # A power of the value far out, where its square may overflow.
         is_far, log_size = self._far(x)
-        power = jnp.exp(-self.df * log_size - betaln(half, 0.5)) / self.df
+        power = jnp.exp(-self.df * log_size - special.betaln(half, 0.5)) / self.df
         small = jnp.where(is_far, power, jnp.where(is_near, 0.5 - found, found))
         return jnp.where(x < 0, small, 1 - small), jnp.where(x < 0, 1 - small, small)
 
     def log_prob(self, x: Array) -> Array:
         is_far, log_size = self._far(x)
         log_square = jnp.where(is_far, 2 * log_size, jnp.log1p(jnp.where(is_far, 0, x) ** 2))
-        return -(self.df + 1) / 2 * log_square - betaln(self.df / 2, 0.5)
+        return -(self.df + 1) / 2 * log_square - special.betaln(self.df / 2, 0.5)
 
     def _far(self, x: Array) -> Pair:
         """Where one is nothing beside the square of the value, and the log of its size there."""
@@ -200,14 +197,14 @@ def _quantile(distribution: SolvedQuantiles, z: Array) -> Array:
     dtype = jnp.result_type(z, *leaves)
     shape = jnp.broadcast_shapes(jnp.shape(z), *(jnp.shape(leaf) for leaf in leaves))
     limits = jnp.finfo(dtype)
-    farthest = ndtri(jnp.asarray(limits.tiny, dtype)) / (1 + limits.eps)
+    farthest = special.ndtri(jnp.asarray(limits.tiny, dtype)) / (1 + limits.eps)
     z = jnp.clip(jnp.broadcast_to(z, shape).astype(dtype), farthest, -farthest)
     is_upper = z > 0
 
     def score_and_log_density(t: Array) -> Pair:
         x, log_slope = _placed(distribution, t)
         lower, upper = distribution.tails(x)
-        score = ndtri(jnp.where(is_upper, upper, lower))
+        score = special.ndtri(jnp.where(is_upper, upper, lower))
         return jnp.where(is_upper, -score, score), distribution.log_prob(x) + log_slope
 
     # Beyond, values over- or underflow.

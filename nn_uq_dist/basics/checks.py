@@ -275,43 +275,40 @@ def as_indices(
         If there is none, or one is out of range or named twice.
     """
     is_one = np.ndim(indices) == 0
-    given: list[Any] = [indices] if is_one else list(indices)  # type: ignore[arg-type]
-    given = [names.index(x) if isinstance(x, str) and x in names else x for x in given]
     what = "an integer" if is_one else "distinct integers"
     places = f" from 0 to {num_outputs - 1}, such as" if num_outputs > 1 else ", of one output"
     remedy = f"pass {what}{places} {'0' if is_one else '(0,)'}"
-    kinds = f" or names out of {', '.join(names)}" if names else ""
-    numbers = []
+    given: list[Any] = [indices] if is_one else list(indices)  # type: ignore[arg-type]
+    positions: list[int] = []
     for index in given:
+        is_word = isinstance(index, str)
+        found: Any = names.index(index) if is_word and index in names else index
+        if isinstance(index, bool | np.bool_):  # a mask would pass for the indices 0 and 1
+            found = None
         try:
-            # A mask of booleans would pass for the indices 0 and 1.
-            number = None if isinstance(index, bool | np.bool_) else operator.index(index)
+            number = operator.index(found)
         except TypeError:
-            number = None
-        if number is None:
-            nearest = get_close_matches(index, names, 1) if isinstance(index, str) else []
-            advice = f"pass {nearest[0]!r}" if nearest else remedy
-            if isinstance(index, str) and not names:  # of a distribution, which has no names
-                advice = (
+            kinds = f" or names out of {', '.join(names)}" if names else ""
+            if is_word and not names:  # of a distribution, which has no names
+                remedy = (
                     f"pass positions from 0 to {num_outputs - 1}, which "
                     f"linearization.output_names.index({index!r}) gives"
                 )
+            elif is_word and (nearest := get_close_matches(index, names, 1)):
+                remedy = f"pass {nearest[0]!r}"
             raise TypeError(
                 f"{name} must be known integers{kinds}, got {index!r} ({type(index).__name__}); "
-                f"{advice}"
-            )
-        numbers.append(number)
-    if not numbers:
-        raise ValueError(f"{name} must name at least one output, got none; {remedy}")
-    for number in numbers:
+                f"{remedy}"
+            ) from None
         if not -num_outputs <= number < num_outputs:
             raise ValueError(
                 f"{name} must name outputs of {num_outputs}, got unknown index {number}; {remedy}"
             )
-    positions = [number % num_outputs for number in numbers]
-    for position in positions:
-        if positions.count(position) > 1:
+        if (position := number % num_outputs) in positions:
             raise ValueError(f"{name} must be distinct, got {position} twice; {remedy}")
+        positions.append(position)
+    if not positions:
+        raise ValueError(f"{name} must name at least one output, got none; {remedy}")
     return tuple(positions)
 
 

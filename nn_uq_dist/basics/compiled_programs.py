@@ -37,11 +37,11 @@ def compiled_once[T](function: Callable[..., T], *examples: Any) -> Callable[...
     function
         A function of pytrees of arrays. It may close over arrays.
     *examples
-        Arguments that have the shapes, types and devices of those to come. If one of them is
-        traced, or something that `function` closes over, there is nothing to compile now, and
-        `function` itself is returned.
+        Arguments that have the structures, shapes, types and devices of those to come. If one of
+        them is traced, or something that `function` closes over, there is nothing to compile now,
+        and `function` itself is returned.
     """
-    leaves, structure = jax.tree.flatten(examples)
+    leaves = jax.tree.leaves(examples)
     if not is_concrete(leaves):
         return function
     # JAX would remember what the same object computed before. A new partial object is another one.
@@ -50,16 +50,11 @@ def compiled_once[T](function: Callable[..., T], *examples: Any) -> Callable[...
     if not is_concrete(constants):
         return function
     program = _program(closed.jaxpr, [*constants, *leaves])
-    out_structure = jax.tree.structure(shapes)
+    structure = jax.tree.structure(shapes)
 
     def run(*arguments: Any) -> T:
-        given: Any = jax.tree.structure(arguments)
-        if given != structure:
-            raise TypeError(
-                f"arguments must have the structure {structure}, got {given}; compile for them"
-            )
         flat = program(_MARK, *constants, *jax.tree.leaves(arguments))[1]
-        result: T = jax.tree.unflatten(out_structure, flat)
+        result: T = jax.tree.unflatten(structure, flat)
         return result
 
     return run
@@ -77,7 +72,11 @@ def _program(jaxpr: jax_core.Jaxpr, leaves: list[Any]) -> Callable[..., Any]:
 
     lowered = jax.jit(evaluated).lower(_MARK, *leaves)
     text = lowered.as_text()
-    if not _is_complete(text, 1 + len(leaves)):
+    # More arguments than were passed are arrays that JAX has hidden from the text and keeps with
+    # the compiled program: such a text, or one that calls something outside, does not determine it.
+    signature = text.partition("@main(")[2].partition("\n")[0]
+    has_others = signature.count("%arg") != 1 + len(leaves)
+    if has_others or any(word in text for word in _OUTSIDE):
         return lowered.compile()
     key = (
         hashlib.sha256(text.encode()).digest(),
@@ -105,13 +104,3 @@ def _compiled(program: _Program) -> Callable[..., Any]:
     # What is kept holds no arrays and no Python functions of the caller.
     program.compile = None
     return found
-
-
-def _is_complete(text: str, num_arguments: int) -> bool:
-    """Whether a text determines its program.
-
-    It calls nothing outside, and it has the arguments that were passed. More of them would be
-    arrays that JAX has hidden from the text and keeps with the compiled program.
-    """
-    signature = text.partition("@main(")[2].partition("\n")[0]
-    return signature.count("%arg") == num_arguments and not any(word in text for word in _OUTSIDE)

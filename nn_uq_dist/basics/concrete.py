@@ -32,13 +32,9 @@ def runs_in_numpy(*values: object) -> bool:
     arrays = [leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, jax.Array)]
     if any(len(array.sharding.device_set) > 1 for array in arrays):
         return False
-    return not _is_staging(*arrays[:1])
-
-
-def _is_staging(*arrays: Array) -> bool:
-    """Return whether operations are recorded for a program, as under ``jit``, and not run now."""
-    # A transfer compiles nothing; that of an array to where it is takes the least time.
-    return not is_concrete(jax.device_put(arrays[0] if arrays else np.float32(0.0)))
+    # A transfer compiles nothing, and its result is traced where operations are recorded for a
+    # program; that of an array to where it is takes the least time.
+    return is_concrete(jax.device_put(arrays[0] if arrays else np.float32(0.0)))
 
 
 def evaluated_now(*values: object) -> AbstractContextManager[Any]:
@@ -48,16 +44,16 @@ def evaluated_now(*values: object) -> AbstractContextManager[Any]:
     `jax.ensure_compile_time_eval` is a part of the key of every program, so each one that runs
     inside and outside of it would be compiled twice.
     """
-    now = is_concrete(*values) and _is_staging()
-    return jax.ensure_compile_time_eval() if now else nullcontext()
+    is_traced_now = is_concrete(*values) and not runs_in_numpy()
+    return jax.ensure_compile_time_eval() if is_traced_now else nullcontext()
 
 
-def as_jax(value: Any, device: Any = None) -> Array:
+def as_jax(value: Any) -> Array:
     """Return a NumPy array as one of JAX; `jnp.asarray` compiles a copy for each shape.
 
     It may share the array's memory, so do not pass arrays that are written to afterwards.
     """
-    placed: Array = jax.device_put(np.asarray(value), device)
+    placed: Array = jax.device_put(np.asarray(value))
     return placed
 
 
@@ -88,7 +84,7 @@ def one_program[T](function: Callable[..., T], *, in_own_type: bool = False) -> 
         if not runs_in_numpy(*leaves) or sum(np.size(leaf) for leaf in leaves) > _MOST_NUMBERS:
             return _compiled(function, *trees)
         dtype = jnp.result_type(*leaves)
-        known = jax.tree.map(np.asarray, trees) if in_own_type else in_float64(trees)
+        known = jax.tree.map(partial(np.asarray, dtype=None if in_own_type else np.float64), trees)
         with np.errstate(all="ignore"):
             return as_results(function(*known), *leaves, dtype=dtype)
 
@@ -111,16 +107,15 @@ def as_results(values: Any, *given: object, dtype: Any = None) -> Any:
 
     Floats are converted if a type is given.
     """
-
-    def one(value: Any) -> Any:
-        if not isinstance(value, np.ndarray | np.generic):
-            return value
-        arrays = (part for part in given if isinstance(part, jax.Array))
-        device = next((part.device for part in arrays if part.committed), None)
-        is_float = np.issubdtype(value.dtype, np.floating)
-        return as_jax(value.astype(dtype) if dtype is not None and is_float else value, device)
-
-    return jax.tree.map(one, values)
+    # Traced arrays are on no device.
+    arrays = [part for part in given if isinstance(part, jax.Array) and is_concrete(part)]
+    device = next((part.device for part in arrays if part.committed), None)
+    leaves, tree = jax.tree.flatten(values)
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, np.ndarray | np.generic):
+            is_float = dtype is not None and np.issubdtype(leaf.dtype, np.floating)
+            leaves[i] = jax.device_put(np.asarray(leaf, dtype if is_float else None), device)
+    return jax.tree.unflatten(tree, leaves)
 
 
 def nan_unless(valid: Any, values: Any) -> Any:

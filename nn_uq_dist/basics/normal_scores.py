@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -11,24 +12,19 @@ from jax.nn import log_sigmoid
 from jax.scipy.special import erf, erfinv, log_ndtr, ndtr, ndtri
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._solved_quantiles import (
-    Beta,
-    ByDistributionFunction,
-    Gamma,
-    Student,
-)
+from nn_uq_dist.basics._solved_quantiles import Beta, ByDistributionFunction, Gamma, Student
 from nn_uq_dist.basics.normal_tails import score_from_log_survival, score_from_log_tails
 
 _LOG_2 = math.log(2)
 
-type Scores = Callable[[Any, Array], Array]
+type Function = Callable[[Array], Array]
 
 
-class Family(NamedTuple):
-    """How a distribution of the family has scores of values, and values at scores."""
+class Scores(NamedTuple):
+    """Normal scores of the values of a distribution, and values at scores."""
 
-    score: Scores
-    value: Scores
+    normal_score: Function
+    from_normal_score: Function
 
 
 def normal_score(distribution: Any, value: ArrayLike) -> Array:
@@ -40,9 +36,9 @@ def normal_score(distribution: Any, value: ArrayLike) -> Array:
     if hasattr(distribution, "normal_score"):
         return distribution.normal_score(value)
     value = jnp.asarray(value, jnp.result_type(float, value))
-    family = _family(distribution)
-    if family is not None:
-        return family.score(distribution, value)
+    scores = _scores_of(distribution)
+    if scores is not None:
+        return scores.normal_score(value)
     probability = distribution.cdf(value)
     info = jnp.finfo(jnp.result_type(probability))
     return ndtri(jnp.clip(probability, info.tiny, 1.0 - info.epsneg))
@@ -57,9 +53,9 @@ def from_normal_score(distribution: Any, z: ArrayLike) -> Array:
     if hasattr(distribution, "from_normal_score"):
         return distribution.from_normal_score(z)
     z = jnp.asarray(z, jnp.result_type(float, z))
-    family = _family(distribution)
-    if family is not None:
-        return family.value(distribution, z)
+    scores = _scores_of(distribution)
+    if scores is not None:
+        return scores.from_normal_score(z)
     if type(distribution).icdf is dist.Distribution.icdf:
         return ByDistributionFunction(distribution).from_normal_score(z)
     info = jnp.finfo(z.dtype)
@@ -86,7 +82,7 @@ def missing_functions(distribution: dist.Distribution) -> tuple[str, ...]:
         transforms = getattr(distribution, "transforms", ())
         folds = any(isinstance(part, dist.transforms.AbsTransform) for part in transforms)
         return ("cdf", "icdf") if folds else missing_functions(distribution.base_dist)
-    if _family(distribution) is not None:
+    if _scores_of(distribution) is not None:
         return ()
     return tuple(
         name
@@ -95,48 +91,47 @@ def missing_functions(distribution: dist.Distribution) -> tuple[str, ...]:
     )
 
 
-def _family(distribution: Any) -> Family | None:
-    """The row of the family; a subclass with a distribution function of its own has none."""
+def _scores_of(distribution: Any) -> Any:
+    """Those of its family; None for a subclass with a distribution function of its own."""
     kinds: tuple[Any, ...] = type(distribution).__mro__
     for kind in kinds:
         if kind in _FAMILIES and type(distribution).cdf is kind.cdf:
-            return _FAMILIES[kind]
+            return _FAMILIES[kind](distribution)
     return None
 
 
-def _by_tails(log_tails: Callable[[Any, Array], tuple[Array, Array]], value: Scores) -> Family:
-    return Family(lambda distribution, x: score_from_log_tails(*log_tails(distribution, x)), value)
+def _placed(standard: Any, loc: Any, scale: Any) -> Scores:
+    """Scores of a standard variable times a scale, plus a location."""
+    return Scores(
+        lambda x: standard.normal_score((x - loc) / scale),
+        lambda z: loc + scale * standard.from_normal_score(z),
+    )
 
 
-def _symmetric(log_lower_tail: Scores, lower_value: Scores) -> Family:
-    """About ``loc``, in units of ``scale``: one formula for what is below serves both sides."""
+def _symmetric(log_lower_tail: Function, lower_value: Function) -> Scores:
+    """About zero: one formula for what is below serves both sides."""
 
-    def score(distribution: Any, x: Array) -> Array:
-        deviation = (x - distribution.loc) / distribution.scale
+    def score(x: Array) -> Array:
         # Not by the absolute value, whose slope at zero is none.
-        found = score_from_log_survival(
-            log_lower_tail(distribution, jnp.where(deviation < 0, deviation, -deviation))
-        )
-        return jnp.where(deviation < 0, -found, found)
+        found = score_from_log_survival(log_lower_tail(jnp.where(x < 0, x, -x)))
+        return jnp.where(x < 0, -found, found)
 
-    def value(distribution: Any, z: Array) -> Array:
-        lower = lower_value(distribution, jnp.where(z > 0, -z, z))
-        return distribution.loc + distribution.scale * jnp.where(z > 0, -lower, lower)
+    def value(z: Array) -> Array:
+        lower = lower_value(jnp.where(z > 0, -z, z))
+        return jnp.where(z > 0, -lower, lower)
 
-    return Family(score, value)
+    return Scores(score, value)
 
 
-def _as_exponential(variable: Scores, value: Scores, *, rising: bool = True) -> Family:
+def _as_exponential(variable: Function, value: Function, *, rising: bool = True) -> Scores:
     """A monotone function of an exponential variable, which is given at values and as value."""
 
-    def log_tails(distribution: Any, x: Array) -> tuple[Array, Array]:
-        t = variable(distribution, x)
+    def score(x: Array) -> Array:
+        t = variable(x)
         tails = _log(-jnp.expm1(-t)), -t
-        return tails if rising else tails[::-1]
+        return score_from_log_tails(*(tails if rising else tails[::-1]))
 
-    return _by_tails(
-        log_tails, lambda distribution, z: value(distribution, _exponential_at(-z if rising else z))
-    )
+    return Scores(score, lambda z: value(_exponential_at(-z if rising else z)))
 
 
 def _exponential_at(z: Array) -> Array:
@@ -149,33 +144,21 @@ def _tail(z: Array) -> Array:
     return jnp.maximum(ndtr(jnp.where(z > 0, -z, z)), jnp.finfo(z.dtype).tiny)
 
 
-def _solved(standard: Callable[[Any], Any], scale: Callable[[Any], Any]) -> Family:
-    """A multiple of a standard distribution whose quantiles are solved for."""
-    return Family(
-        lambda distribution, x: standard(distribution).normal_score(x / scale(distribution)),
-        lambda distribution, z: scale(distribution) * standard(distribution).from_normal_score(z),
-    )
+def _half_normal_score(x: Array) -> Array:
+    return score_from_log_tails(_log(erf(x / math.sqrt(2))), log_ndtr(-x) + _LOG_2)
 
 
-def _student_unit(distribution: Any) -> Any:
-    return distribution.scale * jnp.sqrt(distribution.df)
-
-
-def _half_normal_log_tails(distribution: Any, x: Array) -> tuple[Array, Array]:
-    standard = x / distribution.scale
-    return _log(erf(standard / math.sqrt(2))), log_ndtr(-standard) + _LOG_2
-
-
-def _half_normal_value(distribution: Any, z: Array) -> Array:
+def _half_normal_value(z: Array) -> Array:
     # By the smaller tail: each form where it has all its digits.
     tail = _tail(z)
     upper = score_from_log_survival(jnp.log(tail) - _LOG_2)
-    return distribution.scale * jnp.where(z > 0, upper, math.sqrt(2) * erfinv(tail))
+    return jnp.where(z > 0, upper, math.sqrt(2) * erfinv(tail))
 
 
-def _uniform_log_tails(distribution: Any, x: Array) -> tuple[Array, Array]:
+def _uniform_score(distribution: Any, x: Array) -> Array:
     width = distribution.high - distribution.low
-    return _log((x - distribution.low) / width), _log((distribution.high - x) / width)
+    below, above = x - distribution.low, distribution.high - x
+    return score_from_log_tails(_log(below / width), _log(above / width))
 
 
 def _log(probability: Array) -> Array:
@@ -253,58 +236,49 @@ _TRUNCATED = (
     | dist.truncated.RightTruncatedDistribution
     | dist.truncated.TwoSidedTruncatedDistribution
 )
-_TRUNCATION = Family(_truncated_score, _truncated_value)
+
+
+def _by_functions(
+    score: Callable[[Any, Array], Array], value: Callable[[Any, Array], Array]
+) -> Callable[[Any], Scores]:
+    """A family by functions of the distribution, too."""
+    return lambda distribution: Scores(partial(score, distribution), partial(value, distribution))
+
+
+_NORMAL = Scores(lambda x: x, lambda z: z)
+_LAPLACE = _symmetric(lambda t: t - _LOG_2, lambda z: log_ndtr(z) + _LOG_2)
+_LOGISTIC = _symmetric(log_sigmoid, lambda z: log_ndtr(z) - log_ndtr(-z))
+_CAUCHY = _symmetric(
+    lambda t: jnp.log(jnp.arctan2(1.0, -t) / math.pi),
+    lambda z: -jnp.cos(math.pi * _tail(z)) / jnp.sin(math.pi * _tail(z)),
+)
+_GUMBEL = _as_exponential(lambda x: jnp.exp(-x), lambda t: -jnp.log(t), rising=False)
+_HALF_NORMAL = Scores(_half_normal_score, _half_normal_value)
+_TRUNCATION = _by_functions(_truncated_score, _truncated_value)
 # NumPyro's own quantile functions round to infinity in the upper tail, its distribution functions
 # to one, and those of Gamma, Beta and StudentT need TensorFlow Probability.
-_FAMILIES: dict[type, Family] = {
-    dist.Normal: Family(
-        lambda distribution, x: (x - distribution.loc) / distribution.scale,
-        lambda distribution, z: distribution.loc + distribution.scale * z,
+_FAMILIES: dict[type, Callable[[Any], Any]] = {
+    dist.Normal: lambda one: _placed(_NORMAL, one.loc, one.scale),
+    dist.Uniform: _by_functions(_uniform_score, _uniform_value),
+    dist.Laplace: lambda one: _placed(_LAPLACE, one.loc, one.scale),
+    dist.Logistic: lambda one: _placed(_LOGISTIC, one.loc, one.scale),
+    dist.Cauchy: lambda one: _placed(_CAUCHY, one.loc, one.scale),
+    dist.StudentT: lambda one: _placed(Student(one.df), one.loc, one.scale * jnp.sqrt(one.df)),
+    dist.Exponential: lambda one: _as_exponential(lambda x: one.rate * x, lambda t: t / one.rate),
+    dist.Weibull: lambda one: _as_exponential(
+        lambda x: (x / one.scale) ** one.concentration,
+        lambda t: one.scale * t ** (1 / one.concentration),
     ),
-    dist.Uniform: _by_tails(_uniform_log_tails, _uniform_value),
-    dist.Laplace: _symmetric(lambda _, t: t - _LOG_2, lambda _, z: log_ndtr(z) + _LOG_2),
-    dist.Logistic: _symmetric(lambda _, t: log_sigmoid(t), lambda _, z: log_ndtr(z) - log_ndtr(-z)),
-    dist.Cauchy: _symmetric(
-        lambda _, t: jnp.log(jnp.arctan2(1.0, -t) / math.pi),
-        lambda _, z: -jnp.cos(math.pi * _tail(z)) / jnp.sin(math.pi * _tail(z)),
-    ),
-    dist.StudentT: Family(
-        lambda distribution, x: Student(distribution.df).normal_score(
-            (x - distribution.loc) / _student_unit(distribution)
-        ),
-        lambda distribution, z: (
-            distribution.loc
-            + _student_unit(distribution) * Student(distribution.df).from_normal_score(z)
-        ),
-    ),
-    dist.Exponential: _as_exponential(
-        lambda distribution, x: distribution.rate * x, lambda distribution, t: t / distribution.rate
-    ),
-    dist.Weibull: _as_exponential(
-        lambda distribution, x: (x / distribution.scale) ** distribution.concentration,
-        lambda distribution, t: distribution.scale * t ** (1 / distribution.concentration),
-    ),
-    dist.Gumbel: _as_exponential(
-        lambda distribution, x: jnp.exp(-(x - distribution.loc) / distribution.scale),
-        lambda distribution, t: distribution.loc - distribution.scale * jnp.log(t),
-        rising=False,
-    ),
-    dist.HalfNormal: _by_tails(_half_normal_log_tails, _half_normal_value),
-    dist.Gamma: _solved(
-        lambda distribution: Gamma(distribution.concentration),
-        lambda distribution: 1 / distribution.rate,
-    ),
-    dist.Beta: _solved(
-        lambda distribution: Beta(distribution.concentration1, distribution.concentration0),
-        lambda _: 1,
-    ),
+    dist.Gumbel: lambda one: _placed(_GUMBEL, one.loc, one.scale),
+    dist.HalfNormal: lambda one: _placed(_HALF_NORMAL, 0, one.scale),
+    dist.Gamma: lambda one: _placed(Gamma(one.concentration), 0, 1 / one.rate),
+    dist.Beta: lambda one: Beta(one.concentration1, one.concentration0),
     dist.truncated.LeftTruncatedDistribution: _TRUNCATION,
     dist.truncated.RightTruncatedDistribution: _TRUNCATION,
     dist.truncated.TwoSidedTruncatedDistribution: _TRUNCATION,
-    dist.TransformedDistribution: Family(_transformed_score, _transformed_value),
+    dist.TransformedDistribution: _by_functions(_transformed_score, _transformed_value),
     # It has no functions of its own; its base has, and broadcasts.
-    dist.ExpandedDistribution: Family(
-        lambda distribution, x: normal_score(distribution.base_dist, x),
-        lambda distribution, z: from_normal_score(distribution.base_dist, z),
+    dist.ExpandedDistribution: lambda one: Scores(
+        partial(normal_score, one.base_dist), partial(from_normal_score, one.base_dist)
     ),
 }

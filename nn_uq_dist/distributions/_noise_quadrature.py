@@ -26,8 +26,11 @@ from jax.scipy.special import log_ndtr
 from numpyro.distributions.transforms import IdentityTransform
 
 from nn_uq_dist.basics.chunks import in_chunks
-from nn_uq_dist.basics.normal_tails import log_normal_density, score_from_log_tails
-from nn_uq_dist.basics.quantile_search import quantile_at_score
+from nn_uq_dist.basics.normal_tails import (
+    log_normal_density,
+    quantile_at_score,
+    score_from_log_tails,
+)
 from nn_uq_dist.basics.row_algebra import binary_unit
 from nn_uq_dist.distributions._contract import rebuilt
 from nn_uq_dist.distributions._contract_output import OutputDistribution

@@ -22,8 +22,8 @@ from nn_uq_dist.inference._posterior_sampling import NUM_DRAWS, Draws, sample_po
 from nn_uq_dist.inference._posterior_starts import Observation
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
+from nn_uq_dist.inputs.flat_network import OutputNumbers, by_names
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
-from nn_uq_dist.inputs.structure import OutputNumbers, by_names
 
 if TYPE_CHECKING:
     import xarray as xr

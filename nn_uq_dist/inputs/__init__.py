@@ -2,11 +2,12 @@
 
 An input is data: a mean, independent terms, which are uniform or normal variables times a matrix,
 and a map to what the network takes. `_input.py` is what everything downstream asks: read it first.
-All that is computed with terms is in `terms.py`, and the map in `structure.py`. `from_numpyro.py`
+All that is computed with terms is in `terms.py`, and the map in `input_map.py`. `from_numpyro.py`
 makes inputs of distributions and of structures of them: by a family registered with
 `register_input_family` (`_numpyro_families.py` has those of NumPyro) or by transforms.
 `linear_image.py` has the columns of independent random variables that linear outputs are made of,
-`output_noise.py` their noise. `flat_network.py` makes any network one between vectors.
+`output_noise.py` their noise. `flat_network.py` makes any network one between vectors, and names
+its outputs.
 """
 
 from nn_uq_dist.inputs._input import Input as Input

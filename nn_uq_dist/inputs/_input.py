@@ -20,8 +20,8 @@ from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.basics.summary_line import described_line
 from nn_uq_dist.inputs import parameter_checks, terms
+from nn_uq_dist.inputs.input_map import InputMap
 from nn_uq_dist.inputs.linear_image import LinearImage
-from nn_uq_dist.inputs.structure import InputMap
 from nn_uq_dist.inputs.terms import InputTerm
 
 
@@ -99,18 +99,11 @@ class Input:
                     f"{shape} from input {term.start} on; pass a row for each input that it moves"
                 )
             parts[f"terms[{i}]"] = factor, shape[-1 if term.is_diagonal else -2 :]
-        self._set(parameter_checks.in_one_batch(**parts, mean=(mean, (size,))), terms, input_map)
-
-    def _set(
-        self, placed: dict[str, Array], terms: Sequence[InputTerm], input_map: InputMap | None
-    ) -> None:
-        """Set the fields, given terms, and the factors that they get, and the mean after these."""
-        *factors, mean = placed.values()
-        pairs = zip(terms, factors, strict=True)
-        object.__setattr__(self, "mean", mean)
-        replaced = tuple(dataclasses.replace(term, factor=factor) for term, factor in pairs)
-        object.__setattr__(self, "terms", replaced)
-        object.__setattr__(self, "input_map", input_map)
+        *factors, mean = parameter_checks.in_one_batch(**parts, mean=(mean, (size,))).values()
+        placed = zip(terms, factors, strict=True)
+        placed_terms = tuple(dataclasses.replace(term, factor=factor) for term, factor in placed)
+        # Past the assignment that a frozen object refuses.
+        vars(self).update(mean=mean, terms=placed_terms, input_map=input_map)
 
     @classmethod
     def box(cls, mean: ArrayLike, half_width: ArrayLike) -> Self:
@@ -207,12 +200,10 @@ class Input:
             factor: Any = parameter_checks.as_scales(name, value, size, remedies[name])
         else:
             factor = parameter_checks.as_factor(name, value, size)
-        # Not by `__init__`: messages name the argument.
+        # Here, and not by `__init__`: the message names the argument.
         own = (size,) if is_diagonal else np.shape(factor)[-2:]
         placed = parameter_checks.in_one_batch(**{name: (factor, own)}, mean=(mean, (size,)))
-        found = object.__new__(cls)
-        found._set(placed, [InputTerm(factor, name == "half_width", is_diagonal)], None)
-        return found
+        return cls(placed["mean"], [InputTerm(placed[name], name == "half_width", is_diagonal)])
 
     @classmethod
     def known(cls, values: ArrayLike) -> Self:
@@ -317,8 +308,7 @@ class Input:
                 f"draws must have shape (n, ..., N_x) with n >= 2, got shape {shape}; pass several "
                 f"draws along the first axis"
             )
-        placed = broadcast(draws, checks.float_dtype(draws), shape)
-        mean, factor = one_program(_mean_and_factor)(placed)
+        mean, factor = _mean_and_factor(broadcast(draws, checks.float_dtype(draws), shape))
         return cls(mean, [InputTerm(factor, is_uniform=False)])
 
     @classmethod
@@ -397,12 +387,12 @@ class Input:
     @property
     def standard_deviation(self) -> Array:
         """Standard deviations, ``batch_shape + (N_x,)``, also where a variance would underflow."""
-        return one_program(terms.standard_deviation)(self.mean, self.terms)
+        return terms.standard_deviation(self.mean, self.terms)
 
     @property
     def variance(self) -> Array:
         """Variances, shape ``batch_shape + (N_x,)``; NaN where the type has no such number."""
-        return as_variances(*one_program(terms.variance)(self.mean, self.terms))
+        return as_variances(*terms.variance(self.mean, self.terms))
 
     @property
     def covariance(self) -> Array:
@@ -424,7 +414,7 @@ class Input:
     def _of_part(self, function: Callable[..., Array], *, is_uniform: bool) -> Array | None:
         """What a function finds of the terms of one kind, None without any."""
         own = tuple(term for term in self.terms if term.is_uniform == is_uniform)
-        return one_program(function)(self.mean, own) if own else None
+        return function(self.mean, own) if own else None
 
     @property
     def has_independent_entries(self) -> bool:
@@ -446,7 +436,7 @@ class Input:
             :math:`J A`, shape ``(..., N_y, n)``, and :math:`J B`, shape ``(..., N_y, m)``; None
             where there are no columns. If nothing is random there is one normal column of zeros.
         """
-        return one_program(terms.columns)(jacobian, self.terms)
+        return terms.columns(jacobian, self.terms)
 
     def image(self, jacobian: ArrayLike) -> LinearImage:
         r"""Return the distribution of :math:`J (f - \mu)`, the deviation of linear outputs.
@@ -649,7 +639,7 @@ class Input:
     def example(self) -> Any:
         """Shapes and types of what the network takes, without the batch axes."""
         if self.input_map is None:
-            return jax.ShapeDtypeStruct((self.num_inputs,), self.dtype)
+            return jax.ShapeDtypeStruct(self.mean.shape[-1:], self.mean.dtype)
         found, axes = jax.eval_shape(lambda f: f.network_input(f.mean), self), self.mean.ndim - 1
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), found)
 
@@ -694,6 +684,7 @@ def _in_one_batch(parts: Sequence[Input]) -> list[Input]:
     return [part.expand(batch_shape) for part in parts]
 
 
+@one_program
 def _mean_and_factor(draws: Array) -> tuple[Array, Array]:
     """Mean of draws ``(n, ..., N_x)``, and a factor of their covariance."""
     xp, count, size = namespace(draws), draws.shape[0], draws.shape[-1]

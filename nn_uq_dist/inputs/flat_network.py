@@ -5,17 +5,23 @@ Outputs that are no vector, arrays of any shapes in a pytree, are joined to one.
 
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
+from jax.typing import ArrayLike
 
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.inputs._input import Input
-from nn_uq_dist.inputs.structure import OutputStructure
+from nn_uq_dist.inputs.input_map import cut, names_of_entries, names_of_leaves
+from nn_uq_dist.inputs.terms import joined
 
 REMEDY = (
     "pass a pure function in jax.numpy, of one input without a batch axis and of nothing else, in "
@@ -23,6 +29,116 @@ REMEDY = (
     "documentation show how"
 )
 _ARRAYS = (jax.ShapeDtypeStruct, dict, list, tuple, type(None))
+# Numbers of outputs: vectors ``(..., N_y)``, or of a network that returns a dict, such a dict.
+type OutputNumbers = ArrayLike | Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputStructure:
+    """Structure of outputs whose numbers are joined to a vector; hashable.
+
+    Attributes
+    ----------
+    tree
+        Structure of the pytree.
+    shapes
+        Shape of each array, in its order; their numbers follow each other, last axis fastest.
+    """
+
+    tree: Any
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, output: Any) -> Self:
+        """Return the structure of an output, or of its shapes."""
+        leaves, tree = jax.tree.flatten(output)
+        return cls(tree, tuple(leaf.shape for leaf in leaves))
+
+    @property
+    def num_outputs(self) -> int:
+        """Numbers in all arrays."""
+        return sum(map(math.prod, self.shapes))
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each number: keys of dicts and trees, positions in arrays."""
+        entries = map(names_of_entries, names_of_leaves(self.tree, "y"), self.shapes)
+        return list(itertools.chain.from_iterable(entries))
+
+    def ravel(self, output: Any, dtype: jnp.dtype) -> Array:
+        """Join the numbers of one output to a vector."""
+        vector: Array = joined(
+            [jnp.asarray(leaf, dtype).reshape(-1) for leaf in jax.tree.leaves(output)]
+        )
+        return vector
+
+    def unravel(self, values: Any) -> Any:
+        """Return values of shape ``(..., N_y)`` as the pytree, leading axes in front."""
+        return jax.tree.unflatten(self.tree, cut(values, self.shapes))
+
+
+def by_names(
+    name: str, value: OutputNumbers | None, structure: OutputStructure | None, *, each: bool = False
+) -> ArrayLike | None:
+    """A dict of numbers of the outputs as vectors ``(..., N_y)``; anything else as it is.
+
+    Parameters
+    ----------
+    name
+        Of the argument.
+    value
+        A dict in the structure of the outputs: for each array its numbers, leading axes in front,
+        or one number for all of them.
+    structure
+        That of the outputs; None if they are a vector.
+    each
+        Whether each number of an array is needed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the structure or a shape is another one, or something is no number.
+    """
+    if not isinstance(value, Mapping):
+        return value
+    if structure is None:
+        raise TypeError(
+            f"{name} must be an array, as the network returns one vector, got a dict; pass its "
+            f"numbers in the order of the outputs"
+        )
+    leaves, tree = jax.tree.flatten(value)
+    keys = names_of_leaves(structure.tree, "y")
+    if tree != structure.tree:
+        got = names_of_leaves(tree, "y")
+        if got == keys:
+            raise TypeError(
+                f"{name} must have lists and tuples where the network returns them, got "
+                f"{tree}; pass {structure.tree}"
+            )
+        raise TypeError(
+            f"{name} must have the structure of the outputs, {', '.join(keys)}, got "
+            f"{', '.join(got) or 'nothing'}; pass a number for each output, and leave outputs "
+            f"that have none out of the network"
+        )
+    parts = []
+    for key, leaf, shape in zip(keys, leaves, structure.shapes, strict=True):
+        given = checks.as_numeric(f"{name}[{key!r}]", leaf)
+        # NumPy's numbers keep their digits; the type is chosen where they are used.
+        part: Any = given if isinstance(given, Array) else np.asarray(given)
+        lead = part.shape[: part.ndim - len(shape)]
+        if (part.ndim or each) and part.shape != (*lead, *shape):
+            raise ValueError(
+                f"{name}[{key!r}] must have shape {('...', *shape)}, as the output, got shape "
+                f"{part.shape}; pass a number for each entry"
+            )
+        xp = namespace(part)
+        parts.append(xp.broadcast_to(part, (*lead, *shape)).reshape(*lead, -1))
+    checks.broadcast_shapes(
+        f"the leading axes of {name} must fit each other",
+        **{key: part.shape[:-1] for key, part in zip(keys, parts, strict=True)},
+    )
+    vectors: ArrayLike = joined(parts)
+    return vectors
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -53,26 +169,24 @@ class FlatNetwork:
 
     @property
     def output_structure(self) -> OutputStructure | None:
-        """Structure of the outputs, None if they are a vector anyway."""
-        return None if self.structure.is_vector else self.structure
+        """Structure of the outputs, None if they are one vector, as it is."""
+        is_leaf = jax.tree_util.treedef_is_leaf(self.structure.tree)
+        return None if is_leaf and len(self.structure.shapes[0]) == 1 else self.structure
 
     def __call__(self, x: Array) -> Array:
         """Outputs ``(N_y,)`` at one vector ``(N_x,)`` of a distribution whose map has no batch."""
-        return self._outputs(self.distribution.network_input(x))
+        output = self.network(self.distribution.network_input(x))
+        return self.structure.ravel(output, self.dtype)
 
     def at_draws(self, draws: Any) -> Array:
         """Outputs ``(n, *batch_shape, N_y)`` at draws of the input, ``(n, *batch_shape, N_x)``."""
-        at_one = self._outputs
+
+        def at_one(value: Any) -> Array:
+            return self.structure.ravel(self.network(value), self.dtype)
+
         for _ in range(1 + len(self.distribution.batch_shape)):
             at_one = jax.vmap(at_one)
         return at_one(self.distribution.network_input(draws))
-
-    def _outputs(self, value: Any) -> Array:
-        output = self.network(value)
-        if self.structure.is_vector:  # it keeps its type
-            vector: Array = output
-            return vector
-        return self.structure.ravel(output, self.dtype)
 
 
 def flat_network(network: Callable[[Any], Any], distribution: Input) -> FlatNetwork:

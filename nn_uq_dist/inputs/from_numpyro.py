@@ -19,7 +19,7 @@ from nn_uq_dist.basics._solved_quantiles import Beta
 from nn_uq_dist.basics.normal_scores import missing_functions
 from nn_uq_dist.inputs._input import Input
 from nn_uq_dist.inputs._numpyro_families import accepted_families, of_registered_family
-from nn_uq_dist.inputs.structure import FromNormalScores, InputMap, Known, Step
+from nn_uq_dist.inputs.input_map import FromNormalScores, InputMap, Known, Step
 
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 
@@ -49,7 +49,8 @@ def as_input(f: object) -> Input:
           arrays, which are known values and the same for each element of a batch. The network is
           called with the same structure; of a list or tuple of numbers it may take their vector
           instead. The vector of the input has the parts in the order of
-          ``jax.tree.leaves``: of dicts by sorted keys.
+          ``jax.tree.leaves``: of dicts by sorted keys. A tuple of two numbers is refused: it may be
+          meant as an interval.
 
         Parameters may be traced.
 
@@ -89,7 +90,7 @@ def as_input(f: object) -> Input:
             f"f must be a distribution over the inputs, got {_kind(f)}, which is called as a "
             f"network is; pass the network first and f after it, a distribution of NumPyro"
         )
-    if jax.tree_util.treedef_is_leaf(jax.tree.structure(f, is_leaf=_is_part)):
+    if jax.tree_util.treedef_is_leaf(jax.tree.structure(f, is_leaf=_is_leaf)):
         raise TypeError(
             f"f must be a distribution over the inputs, got {_kind(f)}; pass a "
             f"{accepted_families()}"
@@ -134,7 +135,7 @@ def _parts_of(f: object) -> tuple[dict[str, Any], Any, Shape]:
 
     Known arrays become distributions, too.
     """
-    found, tree = jax.tree.flatten_with_path(f, is_leaf=_is_part)
+    found, tree = jax.tree.flatten_with_path(f, is_leaf=_is_leaf)
     given = {f"f{jax.tree_util.keystr(path)}": part for path, part in found}
     known = {name: _known(name, part) for name, part in given.items() if not _is_part(part)}
     parts = given | known
@@ -152,7 +153,20 @@ def _is_part(part: object) -> bool:
     return isinstance(part, dist.Distribution | Input)
 
 
+def _is_leaf(part: object) -> bool:
+    """Whether a part is an entry; also a pair of numbers, which would be two known ones."""
+    if type(part) is tuple and len(part) == 2:
+        return all(type(end) in {int, float} for end in part)
+    return _is_part(part)
+
+
 def _known(name: str, part: Any) -> dist.Delta:
+    if type(part) is tuple:
+        raise TypeError(
+            f"{name} must be a distribution, an Input or an array of known numbers, got the tuple "
+            f"{part}; pass dist.Uniform{part} for a number between them, or jnp.array({[*part]}) "
+            f"for two known numbers"
+        )
     try:
         array = jnp.asarray(checks.as_numeric(name, part))
         return dist.Delta(array, event_dim=array.ndim)
@@ -216,9 +230,8 @@ def _of_structure(f: object) -> Input:
         base = _unwrapped(part)
         if type(base) is dist.Delta:
             # Not as a part of the vector: there its numbers would be promoted to floats.
-            value = jnp.broadcast_to(jnp.asarray(base.v), part.batch_shape + part.event_shape)
-            known = Known(jnp.broadcast_to(value, batch_shape + part.event_shape))
-            maps.append(InputMap.of_array(0, known))
+            value = jnp.broadcast_to(jnp.asarray(base.v), batch_shape + part.event_shape)
+            maps.append(InputMap.of_array(0, Known(value)))
             continue
         found = part if isinstance(part, Input) else _of_distribution(name, part)
         found = found.expand(batch_shape)

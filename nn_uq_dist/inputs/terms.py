@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import matmul, matvec, namespace, norm, squares_in_units
 from nn_uq_dist.basics.summary_line import summary_line
@@ -83,6 +84,7 @@ def num_variables(terms: Terms) -> tuple[int, int]:
     return sum(n for uniform, n in sizes if uniform), sum(n for uniform, n in sizes if not uniform)
 
 
+@one_program
 def columns(jacobian: Array, terms: Terms) -> tuple[Array | None, Array | None]:
     """Columns of the uniform and of the normal variables under a linear map, None without any.
 
@@ -98,6 +100,7 @@ def columns(jacobian: Array, terms: Terms) -> tuple[Array | None, Array | None]:
     return joined(found[True]), joined(found[False])
 
 
+@one_program
 def standard_deviation(mean: Array, terms: Terms) -> Array:
     """Standard deviations of the inputs, in shape as their means."""
     xp = namespace(mean)
@@ -109,6 +112,7 @@ def standard_deviation(mean: Array, terms: Terms) -> Array:
     return _combined(terms, size, mean, lambda a, b: norm(xp.stack([a, b], axis=-1)))
 
 
+@one_program
 def variance(mean: Array, terms: Terms) -> tuple[Array, Array]:
     """Variances of the inputs in squares of units, and these units."""
     return squares_in_units(standard_deviation(mean, terms))
@@ -126,6 +130,7 @@ def cross_covariance(rows: Array, terms: Terms) -> Array:
     return _combined(terms, part, rows)
 
 
+@one_program
 def half_width(mean: Array, terms: Terms) -> Array:
     """Half-widths of the supports of uniform terms, in shape as the means."""
 

@@ -22,8 +22,8 @@ from nn_uq_dist.distributions import (
     NoisyMarginal,
 )
 from nn_uq_dist.inputs import Input, LinearImage
+from nn_uq_dist.inputs.flat_network import OutputNumbers, OutputStructure, by_names
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
-from nn_uq_dist.inputs.structure import OutputNumbers, OutputStructure, by_names
 from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit, usable_pairs
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import (

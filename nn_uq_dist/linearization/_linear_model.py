@@ -20,8 +20,9 @@ from nn_uq_dist.distributions.correlation_matrices import (
     require_positive_definite,
 )
 from nn_uq_dist.inputs import Input
+from nn_uq_dist.inputs.flat_network import OutputNumbers, OutputStructure, by_names
+from nn_uq_dist.inputs.input_map import names_of_entries
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise, scale_and_coupling
-from nn_uq_dist.inputs.structure import OutputNumbers, OutputStructure, by_names, names_of_entries
 
 Method = Literal["nataf", "linear"]
 

@@ -46,8 +46,8 @@ from nn_uq_dist.box_gaussian import (
     uniform_moments,
 )
 from nn_uq_dist.inputs import Input
+from nn_uq_dist.inputs.flat_network import OutputNumbers, by_names
 from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
-from nn_uq_dist.inputs.structure import OutputNumbers, by_names
 
 
 class InputMoments(NamedTuple):

@@ -15,8 +15,8 @@ from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.inputs import Input, LinearImage
+from nn_uq_dist.inputs.flat_network import OutputNumbers, OutputStructure, by_names
 from nn_uq_dist.inputs.parameter_checks import in_one_batch
-from nn_uq_dist.inputs.structure import OutputNumbers, OutputStructure, by_names
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization
 from nn_uq_dist.linearization._correction import correction, require_pairs
 from nn_uq_dist.linearization._linear_model import LinearModel

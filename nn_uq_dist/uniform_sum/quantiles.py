@@ -21,8 +21,11 @@ from jax import Array, lax
 
 from nn_uq_dist.basics.chunks import any_point
 from nn_uq_dist.basics.concrete import as_jax
-from nn_uq_dist.basics.normal_tails import log_normal_density, score_from_log_survival
-from nn_uq_dist.basics.quantile_search import quantile_at_score
+from nn_uq_dist.basics.normal_tails import (
+    log_normal_density,
+    quantile_at_score,
+    score_from_log_survival,
+)
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.uniform_sum._choice_of_method import evaluate
 from nn_uq_dist.uniform_sum._each_point import BOTH

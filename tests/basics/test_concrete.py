@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nn_uq_dist.basics.checks import is_concrete
-from nn_uq_dist.basics.concrete import evaluated_now, nan_unless, one_program
+from nn_uq_dist.basics.concrete import as_results, evaluated_now, nan_unless, one_program
 from nn_uq_dist.basics.row_algebra import namespace
 from tests.compiling import counted_compilations
 
@@ -70,6 +70,7 @@ def test_results_stay_on_the_device_of_a_committed_argument():
     committed = jax.device_put(jnp.ones(3), jax.devices()[0])
     assert all(part.committed for part in (committed, *_scaled(committed, (1.0, 0.0))))
     assert not any(part.committed for part in _scaled(jnp.ones(3), (1.0, 0.0)))
+    assert jax.jit(lambda x: as_results(x, x))(1.0) == 1.0  # traced ones are on none
 
 
 def test_what_is_not_valid_is_nan_with_the_derivative_nan():

@@ -1,11 +1,16 @@
-"""Normal scores from log tail probabilities, against SciPy."""
+"""Normal scores from log tail probabilities, against SciPy; values at scores where those jump."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import scipy.special
 
-from nn_uq_dist.basics.normal_tails import score_from_log_survival, score_from_log_tails
+from nn_uq_dist.basics.normal_tails import (
+    quantile_at_score,
+    score_from_log_survival,
+    score_from_log_tails,
+)
 
 
 def test_scores_from_the_center_to_any_distance(precision):
@@ -30,3 +35,17 @@ def test_scores_of_no_probability():
     np.testing.assert_allclose(found, [np.inf, np.nan, 0], atol=1e-6)
     tails = score_from_log_tails(jnp.array([-jnp.inf, 0.0]), jnp.array([0.0, -jnp.inf]))
     np.testing.assert_array_equal(tails, [-np.inf, np.inf])
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_jumps_and_missing_targets(jitted):
+    # A distribution with the atom 2 of probability one half: its score jumps from 0 to infinity.
+    def evaluate(x):
+        return jnp.where(x < 2, x - 2, jnp.inf), jnp.where(x < 2, 0.0, -jnp.inf)
+
+    def solve(target):
+        low, high = jnp.full(3, -10.0), jnp.full(3, 10.0)
+        return quantile_at_score(target, (low + high) / 2, low, high, evaluate)
+
+    found = (jax.jit(solve) if jitted else solve)(jnp.array([1.0, 3.0, jnp.nan]))
+    np.testing.assert_allclose(found, [2.0, 2.0, jnp.nan], rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Families that are exact: under a linear network their outputs have the exact distribution."""
+"""Families that are exact: a linear network maps their means and covariances, without remarks."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,6 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 import scipy.linalg
-import scipy.stats
 
 import nn_uq_dist as nuq
 from nn_uq_dist.inputs import as_input
@@ -80,7 +79,7 @@ FAMILIES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.usefixtures("x64")
-def test_linear_outputs_of_gaussian_families_have_the_normal_distribution(name):
+def test_linear_outputs_of_gaussian_families_are_normal_with_their_covariance(name):
     make, mean, covariance = FAMILIES[name]
     f = make()
     size = mean.size
@@ -93,11 +92,7 @@ def test_linear_outputs_of_gaussian_families_have_the_normal_distribution(name):
     np.testing.assert_allclose(lin.input.normal_scale**2, np.diag(covariance), rtol=1e-10)
     np.testing.assert_allclose(lin.mean, rows @ mean, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(lin.covariance, rows @ covariance @ rows.T, rtol=1e-10)
-    known = scipy.stats.norm(rows @ mean, np.sqrt(np.diag(rows @ covariance @ rows.T)))
-    x = known.ppf([[0.001], [0.3], [0.9]])
-    marginals = lin.marginals()
-    np.testing.assert_allclose(marginals.log_prob(x), known.logpdf(x), rtol=1e-9)
-    np.testing.assert_allclose(marginals.cdf(x), known.cdf(x), rtol=1e-9)
+    assert lin.image().uniform is None
 
 
 ZEROS = np.zeros((4, 3))

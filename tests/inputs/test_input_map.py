@@ -8,7 +8,6 @@ import pytest
 
 import nn_uq_dist as nuq
 from nn_uq_dist.inputs import as_input
-from nn_uq_dist.inputs.structure import OutputStructure, by_names
 
 
 def test_moments_are_those_of_the_base():
@@ -66,34 +65,3 @@ def test_distributions_within_structures():
     distribution = as_input({"a": sums})
     assert distribution.names == ["a[0]", "a[1]"]
     assert distribution.taken_names == ["a[0]", "a[1]", "a[2]"]
-
-
-def test_numbers_by_the_names_of_outputs():
-    output = {"flow": jnp.zeros(()), "levels": jnp.zeros(3)}
-    structure = OutputStructure.of(output)
-    batch = structure.as_vector("y", {"flow": jnp.ones((5, 1)), "levels": np.zeros((4, 3))})
-    assert batch.shape == (5, 4, 4)
-    np.testing.assert_array_equal(batch[2, 1], [1, 0, 0, 0])
-    scale = structure.as_vector("noise_scale", {"levels": 0.2, "flow": 1})
-    np.testing.assert_array_equal(scale, [1, 0.2, 0.2, 0.2])
-    traced = jax.jit(lambda s: structure.as_vector("noise_scale", {"levels": s, "flow": 1.0}))
-    np.testing.assert_allclose(traced(0.2), scale)
-    lin = nuq.linearize(lambda x: {"flow": x[0], "levels": x}, nuq.Input.box(jnp.zeros(3), 1.0))
-    both = [lin.marginals(noise) for noise in ({"levels": 0.2, "flow": 1}, jnp.asarray(scale))]
-    np.testing.assert_array_equal(*(one.variance for one in both))
-    both = [lin.joint(noise).normal_covariance for noise in ({"flow": 1, "levels": 0.2}, scale)]
-    np.testing.assert_array_equal(*both)
-    for wrong, words in [
-        ({"flow": 1.0}, "y must have the structure of the outputs, flow, levels, got flow; pass"),
-        ({"flow": 1.0, "levels": "low"}, r"y\['levels'\] must be an array of real"),
-        ({"flow": 1.0, "levels": np.zeros(2)}, r"y\['levels'\] must have shape \('...', 3\), as"),
-        ({"flow": np.zeros(2), "levels": np.zeros((4, 3))}, "the leading axes of y must fit each"),
-        ({"flow": 1.0, "levels": 0.2}, r"y\['levels'\] must have shape"),
-    ]:
-        with pytest.raises((TypeError, ValueError), match=words):
-            structure.as_vector("y", wrong, each=True)
-    with pytest.raises(TypeError, match="y must be an array, as the network returns one vector"):
-        by_names("y", {"a": 1.0}, None)
-    pair = OutputStructure.of({"flow": (jnp.zeros(()), jnp.zeros(()))})
-    with pytest.raises(TypeError, match="y must have lists and tuples where the network returns"):
-        pair.as_vector("y", {"flow": [1.0, 2.0]})

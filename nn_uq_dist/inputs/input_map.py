@@ -1,13 +1,12 @@
-"""Pytrees whose numbers are joined to one vector: what a network takes, and what it returns.
+"""From the vector of a random input to the pytree that a network takes, and names of its numbers.
 
-Names of the numbers come from the keys of dicts and of trees, and from positions in lists and
-arrays.
+Names come from the keys of dicts and of trees, and from positions in lists and arrays.
 """
 
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any, Self
 
@@ -16,133 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from jax.typing import ArrayLike
 from numpyro.distributions import transforms
 
-from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.normal_scores import from_normal_score
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import namespace
 
 type Step = Callable[[Array], Array]
 type Shape = tuple[int, ...]
-# Numbers of outputs: vectors ``(..., N_y)``, or of a network that returns a dict, such a dict.
-type OutputNumbers = ArrayLike | Mapping[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class OutputStructure:
-    """Structure of outputs whose numbers are joined to a vector; hashable.
-
-    Attributes
-    ----------
-    tree
-        Structure of the pytree.
-    shapes
-        Shape of each array, in its order; their numbers follow each other, last axis fastest.
-    """
-
-    tree: Any
-    shapes: tuple[Shape, ...]
-
-    @classmethod
-    def of(cls, output: Any) -> Self:
-        """Return the structure of an output, or of its shapes."""
-        leaves, tree = jax.tree.flatten(output)
-        return cls(tree, tuple(leaf.shape for leaf in leaves))
-
-    @property
-    def num_outputs(self) -> int:
-        """Numbers in all arrays."""
-        return sum(map(math.prod, self.shapes))
-
-    @property
-    def names(self) -> list[str]:
-        """A name for each number: keys of dicts and trees, positions in arrays."""
-        entries = map(names_of_entries, _names_of_leaves(self.tree, "y"), self.shapes)
-        return list(itertools.chain.from_iterable(entries))
-
-    @property
-    def is_vector(self) -> bool:
-        """Whether the output is one vector, as it is."""
-        return len(self.shapes[0]) == 1 and jax.tree_util.treedef_is_leaf(self.tree)
-
-    def ravel(self, output: Any, dtype: jnp.dtype) -> Array:
-        """Join the numbers of one output to a vector."""
-        leaves = [jnp.asarray(leaf, dtype).reshape(-1) for leaf in jax.tree.leaves(output)]
-        return leaves[0] if len(leaves) == 1 else jnp.concatenate(leaves)
-
-    def as_vector(self, name: str, value: Any, *, each: bool = False) -> Any:
-        """Numbers of the outputs by their names, such as a dict, as vectors ``(..., N_y)``.
-
-        Parameters
-        ----------
-        name
-            Of the argument.
-        value
-            In the structure of the outputs: for each array its numbers, leading axes in front, or
-            one number for all of them.
-        each
-            Whether each number of an array is needed.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the structure or a shape is another one, or something is no number.
-        """
-        leaves, tree = jax.tree.flatten(value)
-        keys = _names_of_leaves(self.tree, "y")
-        if tree != self.tree:
-            got = _names_of_leaves(tree, "y")
-            if got == keys:
-                raise TypeError(
-                    f"{name} must have lists and tuples where the network returns them, got "
-                    f"{tree}; pass {self.tree}"
-                )
-            raise TypeError(
-                f"{name} must have the structure of the outputs, {', '.join(keys)}, got "
-                f"{', '.join(got) or 'nothing'}; pass a number for each output, and leave outputs "
-                f"that have none out of the network"
-            )
-        parts = []
-        for key, leaf, shape in zip(keys, leaves, self.shapes, strict=True):
-            given = checks.as_numeric(f"{name}[{key!r}]", leaf)
-            # NumPy's numbers keep their digits; the type is chosen where they are used.
-            part: Any = given if isinstance(given, Array) else np.asarray(given)
-            lead = part.shape[: part.ndim - len(shape)]
-            if (part.ndim or each) and part.shape != (*lead, *shape):
-                raise ValueError(
-                    f"{name}[{key!r}] must have shape {('...', *shape)}, as the output, got shape "
-                    f"{part.shape}; pass a number for each entry"
-                )
-            xp = namespace(part)
-            parts.append(xp.broadcast_to(part, (*lead, *shape)).reshape(*lead, -1))
-        lead = checks.broadcast_shapes(
-            f"the leading axes of {name} must fit each other",
-            **{key: part.shape[:-1] for key, part in zip(keys, parts, strict=True)},
-        )
-        xp = namespace(*parts)
-        wide = [xp.broadcast_to(part, (*lead, part.shape[-1])) for part in parts]
-        return xp.concatenate(wide, axis=-1)
-
-    def unravel(self, values: Any) -> Any:
-        """Return values of shape ``(..., N_y)`` as the pytree, leading axes in front."""
-        return jax.tree.unflatten(self.tree, _cut(values, self.shapes))
-
-
-def by_names(
-    name: str, value: OutputNumbers | None, structure: OutputStructure | None, *, each: bool = False
-) -> ArrayLike | None:
-    """A dict of numbers of the outputs as vectors ``(..., N_y)``; anything else as it is."""
-    if not isinstance(value, Mapping):
-        return value
-    if structure is None:
-        raise TypeError(
-            f"{name} must be an array, as the network returns one vector, got a dict; pass its "
-            f"numbers in the order of the outputs"
-        )
-    found: ArrayLike = structure.as_vector(name, value, each=each)
-    return found
 
 
 @register_frozen
@@ -221,7 +101,7 @@ class InputMap:
 
     def __call__(self, x: Array) -> Any:
         """Cut the vector and map the pieces."""
-        pieces = zip(self.steps, _cut(x, [(size,) for size in self.sizes]), strict=True)
+        pieces = zip(self.steps, cut(x, [(size,) for size in self.sizes]), strict=True)
         leaves = [reduce(lambda value, step: step(value), steps, piece) for steps, piece in pieces]
         return jax.tree.unflatten(self.tree, leaves)
 
@@ -237,10 +117,7 @@ class InputMap:
                 f"x must have shape (..., {', '.join(map(str, (*own, size)))}), got shape "
                 f"{x.shape}; pass draws of sample, or the mean"
             )
-
-        def at_one(of_input: InputMap, one: Array) -> Any:
-            return of_input(one)
-
+        at_one: Callable[..., Any] = InputMap.__call__
         for _ in own:
             at_one = jax.vmap(at_one)
         for _ in range(x.ndim - 1 - len(own)):
@@ -275,7 +152,7 @@ class InputMap:
         """
         found = []
         for name, shape, size in zip(
-            _names_of_leaves(self.tree, "f"), shapes, self.sizes, strict=True
+            names_of_leaves(self.tree, "f"), shapes, self.sizes, strict=True
         ):
             # Where a step makes more or fewer numbers, those of the vector have names by position.
             is_same = taken or math.prod(shape) == size
@@ -299,7 +176,7 @@ class InputMap:
         is_spread
             Whether the numbers are standard deviations.
         """
-        random = iter(_cut(numbers, itertools.compress(shapes, self.sizes)))
+        random = iter(cut(numbers, itertools.compress(shapes, self.sizes)))
 
         def known(steps: Any, shape: Shape) -> Any:
             value = numbers.dtype.type(0) if is_spread else steps[0].value
@@ -314,7 +191,7 @@ def _bends(steps: tuple[Step, ...]) -> bool:
     return not all(isinstance(step, _LINEAR) for step in steps)
 
 
-def _cut(values: Any, shapes: Iterable[Shape]) -> list[Any]:
+def cut(values: Any, shapes: Iterable[Shape]) -> list[Any]:
     """Consecutive entries of vectors as arrays of these shapes, leading axes in front."""
     parts, end = [], 0
     for shape in shapes:
@@ -323,7 +200,7 @@ def _cut(values: Any, shapes: Iterable[Shape]) -> list[Any]:
     return parts
 
 
-def _names_of_leaves(tree: Any, letter: str) -> list[str]:
+def names_of_leaves(tree: Any, letter: str) -> list[str]:
     """A name for each leaf: its keys joined by dots, indices in brackets; `letter` without keys."""
     names = []
     for path, _ in jax.tree.leaves_with_path(jax.tree.unflatten(tree, range(tree.num_leaves))):
