@@ -10,8 +10,8 @@ from nn_uq_dist.diagnostics import sensitivity
 from nn_uq_dist.diagnostics.arguments import as_model, as_names
 from nn_uq_dist.inference import SobolIndices
 from nn_uq_dist.linearization import CorrectedLinearization, Linearization, LinearModel
-from nn_uq_dist.plots._panels import LIGHT_GRAY, LONGEST_LINE, SMALL, panels, write_names
-from nn_uq_dist.plots._shown import Outputs, as_outputs
+from nn_uq_dist.plots import _shared
+from nn_uq_dist.plots._shared import LIGHT_GRAY, LONGEST_LINE, SMALL, Outputs, write_names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,11 +82,11 @@ def plot_sensitivity(
         values, is_additive = found.values, bool(found.attrs["additive"])
         kinds = {Linearization: "linearized", CorrectedLinearization: "corrected"}
         kind = kinds.get(type(model), "model")
-    places = as_outputs(outputs, names)
+    places = _shared.as_places(outputs, names)
     names, shares = [names[place] for place in places], 100 * values[places]
     left = 0.6 + 0.065 * min(max(map(len, names)), LONGEST_LINE)
     inches = min(7.0, left + max(2.9, 0.42 * len(columns))), min(9.0, 1.5 + 0.3 * len(names))
-    (axis,) = panels("plot_sensitivity", 1, ax, inches=inches)
+    (axis,) = _shared.panels("plot_sensitivity", 1, ax, inches=inches)
     figure: Any = axis.get_figure(root=True)
     axis.set_facecolor(LIGHT_GRAY)  # of rows without a variance
     top = float(np.nanmax(shares, initial=0.0)) or 1.0

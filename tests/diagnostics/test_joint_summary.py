@@ -8,7 +8,7 @@ import scipy.linalg
 import scipy.stats
 
 from nn_uq_dist import GaussianCopulaJoint, Input, Linearization, linearize, paired_draws
-from nn_uq_dist.diagnostics import _joint_tables, joint_summary
+from nn_uq_dist.diagnostics import _joint_summary, joint_summary
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
@@ -47,14 +47,14 @@ def test_correlation_and_its_standard_error_agree_with_the_jackknife(distributio
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1_000, 3)) if distribution == "normal" else rng.gamma(2, size=(1_000, 3))
     x = x @ np.array([[1.0, 0.8, 0.1], [0.0, 1.0, -2.0], [0.0, 0.0, 1.0]]) + 5
-    found, error = _joint_tables.sample_correlation(x)
+    found, error = _joint_summary.sample_correlation(x)
     np.testing.assert_allclose(found, np.corrcoef(x.T), atol=1e-12)
     left_out = [np.corrcoef(np.delete(x, i, axis=0).T) for i in range(len(x))]
     jackknife = np.sqrt((len(x) - 1) * np.var(left_out, axis=0))
     np.testing.assert_allclose(error, jackknife, rtol=0.03, atol=1e-9)
     x[:, 1] = 0.1  # constant
     is_constant = np.arange(3) == 1
-    for part in _joint_tables.sample_correlation(x):
+    for part in _joint_summary.sample_correlation(x):
         np.testing.assert_array_equal(np.isnan(part), is_constant | is_constant[:, None])
 
 

@@ -8,7 +8,7 @@ import scipy.stats
 
 import nn_uq_dist as nuq
 from nn_uq_dist.diagnostics import joint_summary, summary
-from nn_uq_dist.diagnostics._joint_tables import calibration_columns
+from nn_uq_dist.diagnostics._joint_summary import calibration_columns
 from nn_uq_dist.diagnostics._verdict import correlation_words, dominating_part, joint_verdict
 from nn_uq_dist.diagnostics.arguments import is_made_of
 from nn_uq_dist.plots import plot_calibration
@@ -25,8 +25,7 @@ def calibration(white, linear):
 
 
 def verdict(columns, correlation=""):
-    rows = zip(columns["ks"], columns["dominates"], strict=True)
-    return joint_verdict(dict(zip([*NAMES, "radius"], rows, strict=True)), correlation)
+    return joint_verdict([*NAMES, "radius"], columns["ks"], columns["dominates"], correlation)
 
 
 def standard(size=1, scale=1.0):

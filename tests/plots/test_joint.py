@@ -11,8 +11,7 @@ from nn_uq_dist import GaussianCopulaJoint, Input, Linearization, linearize, pai
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions
 from nn_uq_dist.distributions import as_output_distribution
 from nn_uq_dist.plots import plot_joint
-from nn_uq_dist.plots._plot_joint import SCORES
-from nn_uq_dist.plots._regions import distribution_region, kernel_region
+from nn_uq_dist.plots._plot_joint import SCORES, distribution_region, kernel_region
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
@@ -33,7 +32,7 @@ def draws(boxed):
 
 def region_of(joint):
     values = OutputFunctions(as_output_distribution(joint.marginals)).values(SCORES)
-    return distribution_region(joint, SCORES, list(values.T), MASSES)
+    return distribution_region(joint, values, MASSES)
 
 
 def assert_hold(contours, points, slack):

@@ -16,8 +16,7 @@ from nn_uq_dist.plots import (
     plot_sensitivity,
     plot_tails,
 )
-from nn_uq_dist.plots._plot_calibration import difference_words, dkw_half_width, ecdf_difference
-from nn_uq_dist.plots._plot_outputs import tail_shares
+from nn_uq_dist.plots._plot_outputs import difference_words, ecdf_difference, tail_shares
 
 pytestmark = pytest.mark.viz
 
@@ -225,7 +224,7 @@ def test_what_a_difference_says():
     ):
         draws = distribution.ppf((np.arange(5000) + 0.5) / 5000)
         curve, _ = ecdf_difference(scipy.stats.norm.cdf(draws))
-        assert difference_words(curve, dkw_half_width(5000)) == words
+        assert difference_words(curve, np.sqrt(np.log(40) / 10_000)) == words
 
 
 def test_sensitivity():
