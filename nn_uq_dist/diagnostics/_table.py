@@ -1,13 +1,12 @@
 """The table of the distributions themselves: moments, quantiles, probabilities beyond limits."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from scipy.special import ndtri
 from tqdm import tqdm
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 # random tanh networks are 1.2 to 1.5 times those that are seen over keys, of the borehole .7 to
 # 1.1; 89 to 96% of 95% intervals hold.
 GROUPS, KEYS = 10, 5
+type Probabilities = Callable[[OutputDistribution], FloatArray]
 PER_PAIR = "base_inputs", "network", "linear"
 
 
@@ -102,37 +102,27 @@ def table(
         # By scores, as a level near one is rounded to it in single precision.
         score = jnp.asarray(ndtri(level), dtype)
         columns[f"q{level:.12g}"] = distribution.from_normal_score(score)
-    beyond, errors = _beyond(distribution, of_all, upper=upper), None
+
+    def beyond(of: OutputDistribution) -> FloatArray:
+        log_probability = of.log_sf if upper else of.log_cdf
+        found = [log_probability(jnp.asarray(limit, dtype)) for limit in of_all]
+        return np.exp(np.array(found, np.float64)).reshape(-1, *rows)
+
+    shares, errors = beyond(distribution), None
     if isinstance(marginals, CorrectedLinearization):
-        errors = _standard_errors(marginals, of_all, beyond, upper=upper, progress=progress)
+        errors = _standard_errors(marginals, beyond, shares, progress=progress)
     for k, limit in enumerate(of_all):
         asked = np.resize([limit in limits for limits in of_outputs], rows)
         title = f"P({'>' if upper else '<'} {limit:g})"
-        columns[title] = np.where(asked, beyond[k], np.nan)
+        columns[title] = np.where(asked, shares[k], np.nan)
         if errors is not None:
             columns[f"+- {title}"] = np.where(asked, errors[k], np.nan)
-    in_rows = {name: _row(values, rows) for name, values in columns.items()}
-    return pandas.DataFrame(in_rows, index=arguments.row_index(shape[:-1], names))
-
-
-def _row(values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    return np.broadcast_to(np.asarray(values, np.float64), shape).ravel()
-
-
-def _beyond(distribution: OutputDistribution, limits: FloatArray, *, upper: bool) -> FloatArray:
-    """Probabilities beyond limits, a row for each of them."""
-    log_probability = distribution.log_sf if upper else distribution.log_cdf
-    found = [log_probability(jnp.asarray(limit, distribution.mean.dtype)) for limit in limits]
-    return np.exp(np.array(found, np.float64)).reshape(-1, *distribution.batch_shape)
+    values = {k: np.broadcast_to(np.asarray(v, float), rows).ravel() for k, v in columns.items()}
+    return pandas.DataFrame(values, index=arguments.row_index(shape[:-1], names))
 
 
 def _standard_errors(
-    model: CorrectedLinearization,
-    limits: FloatArray,
-    beyond: FloatArray,
-    *,
-    upper: bool,
-    progress: bool,
+    model: CorrectedLinearization, beyond: Probabilities, shares: FloatArray, *, progress: bool
 ) -> FloatArray:
     """Standard errors of probabilities beyond limits, by leaving out groups of pairs.
 
@@ -141,20 +131,20 @@ def _standard_errors(
     where they say nothing.
     """
     number = model.pairs.num_samples
-    if not limits.size or number < 2 * GROUPS:
-        return np.full(beyond.shape, np.nan)
+    if not shares.size or number < 2 * GROUPS:
+        return np.full(shares.shape, np.nan)
     groups, others = list(_left_out(model.pairs)), []
     if not model.batch_shape:
         keys = jax.random.split(model.pairs.key, KEYS)
         others = [dataclasses.replace(model.pairs, key=key) for key in keys]
     found = []
     for pairs in tqdm([*groups, *others], delay=2, disable=not progress):
-        anew = model.linearization.corrected(pairs)
-        found.append(_beyond(arguments.as_marginals(anew, batched=True)[0], limits, upper=upper))
+        anew, _ = arguments.as_marginals(model.linearization.corrected(pairs), batched=True)
+        found.append(beyond(anew))
     variance = np.var(found[: len(groups)], axis=0) * (len(groups) - 1)
     if others:
         variance += np.var(found[len(groups) :], axis=0, ddof=1)
-    fewer = np.minimum(beyond, 1 - beyond) * number
+    fewer = np.minimum(shares, 1 - shares) * number
     return np.where(fewer < 1, np.nan, np.sqrt(variance))
 
 

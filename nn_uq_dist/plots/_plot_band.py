@@ -1,7 +1,7 @@
 """Quantile bands of the outputs, or of one output over points; error bars where no order is."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -11,11 +11,7 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import Limits, Marginals, NetworkDraws
 from nn_uq_dist.plots import _shared
-from nn_uq_dist.plots._shared import BLUE, GRAY, LEVELS, SMALL, VERMILION, Outputs, Shown, Units
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from nn_uq_dist.plots._shared import BLUE, GRAY, Axes, Figure, Outputs, Shown, Units
 
 PAGE_INCHES = 7.0
 BESIDE = 0.14  # from a place, where error bars of model and draws stand
@@ -35,7 +31,7 @@ def plot_band(
     output_names: Sequence[str] | None = None,
     point_names: Sequence[str] | None = None,
     ax: Any = None,
-) -> "Figure":
+) -> Figure:
     """Plot the median and quantiles of the outputs, or of one output at several points.
 
     The bands are from the 5 to the 95% and from the 25 to the 75% quantile. At positions `x` they
@@ -108,7 +104,7 @@ def plot_band(
     (axis,) = _shared.panels("plot_band", 1, ax, inches=(PAGE_INCHES, 3.4))
     origin = shown.functions.mean if deviation else 0.0
     quantiles = [shown.bands() - origin]
-    if found := [np.quantile(y if y.size else [np.nan], LEVELS) for y in shown.columns]:
+    if found := [np.quantile(y if y.size else [np.nan], _shared.LEVELS) for y in shown.columns]:
         quantiles.append(np.transpose(found) - origin)
     if x is None:
         _draw_bars(axis, positions, shown.word, quantiles)
@@ -126,12 +122,13 @@ def plot_band(
     _shared.add_note(axis, lines)
     subject = shown.output or (units if isinstance(units, str) else "")
     subject = subject if ylabel is None else ylabel
-    axis.set_ylabel(f"{subject}, deviation from the mean".lstrip(" ,") if deviation else subject)
-    axis.set_xlabel(kind if xlabel is None else xlabel)
+    if deviation:
+        subject = f"{subject}, deviation from the mean".lstrip(" ,")
+    axis.set(xlabel=kind if xlabel is None else xlabel, ylabel=subject)
     return _shared.finished([axis], ax)
 
 
-def _draw_bands(axis: "Axes", x: FloatArray, word: str, quantiles: list[FloatArray]) -> None:
+def _draw_bands(axis: Axes, x: FloatArray, word: str, quantiles: list[FloatArray]) -> None:
     """Bands of the model, and lines of the draws if there are any."""
     bands, *of_draws = quantiles
     axis.plot(x, bands[2], color=BLUE, lw=1.6, label=f"{word}: {_shared.MEDIAN}")
@@ -143,7 +140,7 @@ def _draw_bands(axis: "Axes", x: FloatArray, word: str, quantiles: list[FloatArr
             axis.plot(x, values[k], style, color=GRAY, lw=1, label=name)
 
 
-def _draw_bars(axis: "Axes", x: FloatArray, word: str, quantiles: list[FloatArray]) -> None:
+def _draw_bars(axis: Axes, x: FloatArray, word: str, quantiles: list[FloatArray]) -> None:
     """Error bars of the model, and of the draws beside them."""
     words = f"{_shared.MEDIAN} (dot), {_shared.INNER} (thick), {_shared.OUTER} (thin)"
     names = f"{word}: {words}", "the same of the draws"
@@ -154,7 +151,7 @@ def _draw_bars(axis: "Axes", x: FloatArray, word: str, quantiles: list[FloatArra
         axis.vlines(at, values[1], values[3], color, lw=3.5, label=names[k])
 
 
-def _add_limits(axis: "Axes", shown: Shown, positions: FloatArray, names: Sequence[str]) -> None:
+def _add_limits(axis: Axes, shown: Shown, positions: FloatArray, names: Sequence[str]) -> None:
     """Draw a line for each limit at the places that have it, with the largest probability."""
     for k, limit in enumerate(sorted({limit for own in shown.limits for limit in own})):
         places = np.flatnonzero([limit in own for own in shown.limits])
@@ -167,14 +164,14 @@ def _add_limits(axis: "Axes", shown: Shown, positions: FloatArray, names: Sequen
             ties = places[[f"{share:.2g}" == largest for share in beyond]].tolist()
             text = f"largest {text}, at {_words(ties, names)}"
         if places.size == positions.size:
-            axis.axhline(limit, color=VERMILION, lw=1.2)
+            axis.axhline(limit, color=_shared.VERMILION, lw=1.2)
         else:
             at = positions[places]
-            axis.hlines(np.full(at.size, limit), at - 0.4, at + 0.4, VERMILION, lw=1.2)
+            axis.hlines(np.full(at.size, limit), at - 0.4, at + 0.4, _shared.VERMILION, lw=1.2)
         # Above the axes, where nothing is drawn.
         axis.annotate(
             text, (1, 1), xycoords="axes fraction", xytext=(0, 3 + 11 * k),
-            textcoords="offset points", ha="right", color=VERMILION, fontsize=SMALL,
+            textcoords="offset points", ha="right", color=_shared.VERMILION, fontsize=_shared.SMALL,
         )  # fmt: skip
 
 

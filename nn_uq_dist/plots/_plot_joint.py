@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,11 +13,7 @@ from nn_uq_dist.diagnostics.output_functions import joint_correlation
 from nn_uq_dist.distributions import GaussianCopulaJoint, JointDistribution
 from nn_uq_dist.linearization import CorrectedLinearization, Linearization, LinearModel
 from nn_uq_dist.plots import _shared
-from nn_uq_dist.plots._shared import BLUE, Outputs, Shown, Units, add_note, wrapped
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from nn_uq_dist.plots._shared import BLUE, Axes, Figure, Outputs, Shown, Units, add_note, wrapped
 
 MAXIMUM_OUTPUTS = 6
 # Normal scores at which the quantiles of an output are known; linear in between.
@@ -60,7 +56,7 @@ def plot_joint(
     units: Units | None = None,
     output_names: Sequence[str] | None = None,
     ax: Any = None,
-) -> "Figure":
+) -> Figure:
     r"""Plot the joint density of each pair of outputs as lines over filled Monte Carlo regions.
 
     On the diagonal: the density of each output over a histogram of the draws. Below: regions of
@@ -149,12 +145,12 @@ def plot_joint(
                 names = shown.names[j], shown.names[k]
                 _draw(axis, kernel_region(complete[:, [j, k]], fractions, names), grays)
             _draw(axis, distribution_region(pairs[k, j], quantiles[:, [j, k]], fractions))
-            axis.set_ylim(*ranges[k])
-        axis.set_xlim(*ranges[j])
+            axis.set_ylim(ranges[k])
         axis.tick_params(labelbottom=k == size - 1, labelleft=j == 0)
         axis.locator_params(axis="x", nbins=4)
-        axis.set_xlabel(wrapped(shown.labels[j]) if k == size - 1 else "")
-        axis.set_ylabel(wrapped(shown.labels[k]) if j == 0 < k else "")
+        xlabel = wrapped(shown.labels[j]) if k == size - 1 else ""
+        ylabel = wrapped(shown.labels[k]) if j == 0 < k else ""
+        axis.set(xlim=ranges[j], xlabel=xlabel, ylabel=ylabel)
     if complete is not None and len(complete) < len(rows):
         add_note(grid[1, 0], [f"{len(rows) - len(complete)} draws not finite"])
     kind = pairs[1, 0].kind
@@ -182,7 +178,7 @@ def _of_pair(
         ) from error
 
 
-def _draw(axis: "Axes", region: Region, grays: Sequence[str] = ()) -> None:
+def _draw(axis: Axes, region: Region, grays: Sequence[str] = ()) -> None:
     """Fill a region with grays, or draw its outlines."""
     highest = region.density.max()
     levels = sorted({float(level) for level in region.levels if 0 < level < highest})

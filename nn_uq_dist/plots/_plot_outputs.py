@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv, ndtr, ndtri
@@ -11,10 +11,7 @@ from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import Limits, Marginals, NetworkDraws, is_made_of
 from nn_uq_dist.diagnostics.output_functions import Tails
 from nn_uq_dist.plots import _shared
-from nn_uq_dist.plots._shared import BLUE, GRAY, PALE, SKY, VERMILION, Outputs, Units
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from nn_uq_dist.plots._shared import BLUE, GRAY, PALE, SKY, VERMILION, Figure, Outputs, Units
 
 CURVE_POINTS = 201
 POINTS_PER_TAIL = 12
@@ -34,7 +31,7 @@ def plot_marginals(
     units: Units | None = None,
     output_names: Sequence[str] | None = None,
     ax: Any = None,
-) -> "Figure":
+) -> Figure:
     """Plot the density of each output over a histogram of Monte Carlo draws.
 
     One panel per output: the density, filled from the 5 to the 95% quantile and darker from 25 to
@@ -115,7 +112,7 @@ def plot_tails(
     units: Units | None = None,
     output_names: Sequence[str] | None = None,
     ax: Any = None,
-) -> "Figure":
+) -> Figure:
     """Plot the probability beyond each value on a logarithmic scale, and the share of the draws.
 
     One panel per output. On the left of the median the curve is the probability of a smaller value,
@@ -172,9 +169,8 @@ def plot_tails(
                 axis.vlines(at, np.maximum(least, floor), most, GRAY, lw=1)
                 label = f"draws, {100 * COVERAGE:g}% interval" if end > middle else None
                 axis.plot(at, share, "o", color=GRAY, ms=3.5, label=label)
-        axis.set_yscale("log")
-        axis.set_ylim(floor, floor ** -shown.room(j))  # but no ticks above 1
-        axis.set_yticks([10.0**k for k in range(math.ceil(math.log10(floor)), 1)])
+        ticks = [10.0**k for k in range(math.ceil(math.log10(floor)), 1)]  # but none above 1
+        axis.set(yscale="log", ylim=(floor, floor ** -shown.room(j)), yticks=ticks)
         axis.minorticks_off()
         shown.describe(axis, j)
     axes[0].set_ylabel("probability of less (left),\nof more (right)")
@@ -196,7 +192,7 @@ def plot_calibration(
     output_names: Sequence[str] | None = None,
     progress: bool = True,
     ax: Any = None,
-) -> "Figure":
+) -> Figure:
     r"""Plot how many more draws lie below a value than predicted, over the predicted probability.
 
     One panel per output: the empirical distribution function of the probability integral transforms
@@ -257,11 +253,12 @@ def plot_calibration(
     tails = Tails(shown.functions, shown.draws, progress=progress)
     transforms = np.sort(np.where(tails.is_finite, tails.probabilities(), np.nan), axis=0)
     is_own = is_made_of(model, draws)
-    heights = []
-    for j, axis in enumerate(axes):
-        count = shown.columns[j].size
-        band = math.sqrt(math.log(2 / (1 - COVERAGE)) / (2 * count))
-        curve, peak = ecdf_difference(transforms[:count, j])
+    counts = np.array([column.size for column in shown.columns])
+    curves = [ecdf_difference(transforms[:n, j]) for j, n in enumerate(counts)]
+    bands = np.sqrt(math.log(2 / (1 - COVERAGE)) / (2 * counts))
+    tops = [max(np.abs(curve[1]).max(), band) for curve, band in zip(curves, bands, strict=True)]
+    for j, (axis, curve, band) in enumerate(zip(axes, curves, bands, strict=True)):
+        peak = curve[:, np.abs(curve[1]).argmax()]
         axis.axhspan(-band, band, color=PALE, lw=0, label=f"{100 * COVERAGE:g}% band")
         axis.axhline(0, color="black", ls=":", lw=0.8)
         axis.plot(*curve, color=BLUE, lw=1.3, label="difference")
@@ -271,13 +268,11 @@ def plot_calibration(
         if outside := tails.is_outside[:, j].sum():
             lines.append(f"outside the support: {outside}")
         _shared.add_note(axis, lines)
-        axis.set_xlim(-0.02, 1.02)
         axis.set_title(_shared.wrapped(shown.names[j]), fontsize="medium")
+        top = max(tops) if ax is None else tops[j]
+        # With room for the note.
+        axis.set(xlim=(-0.02, 1.02), ylim=(-1.15 * top, 1.9 * top))
         axis.set_xlabel(f"probability of less, {shown.word}")
-        heights.append(max(abs(peak[1]), band))
-    for axis, height in zip(axes, heights, strict=True):
-        top = max(heights) if ax is None else height
-        axis.set_ylim(-1.15 * top, 1.9 * top)  # with room for the note
     axes[0].set_ylabel("share of draws with less\nminus this probability")
     return _shared.finished(axes, ax)
 
@@ -295,8 +290,8 @@ def tail_shares(
     return np.where(count > 0, count / total, np.nan), low, high
 
 
-def ecdf_difference(transforms: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Empirical minus uniform distribution function, and the point of the largest difference.
+def ecdf_difference(transforms: FloatArray) -> FloatArray:
+    """Empirical minus uniform distribution function.
 
     The curve, ``(2, points)``, is at about a thousand of the ascending transforms, just below and
     at each, including the largest difference.
@@ -308,8 +303,7 @@ def ecdf_difference(transforms: FloatArray) -> tuple[FloatArray, FloatArray]:
     ranks = np.unique(np.append(ranks, widest))
     x = np.repeat(transforms[ranks], 2)
     y = np.stack([steps[ranks], steps[ranks + 1]], axis=-1).ravel() - x
-    curve = np.array([[0.0, *x, 1.0], [0.0, *y, 0.0]])
-    return curve, curve[:, np.abs(curve[1]).argmax()]
+    return np.array([[0.0, *x, 1.0], [0.0, *y, 0.0]])
 
 
 def difference_words(curve: FloatArray, band: float) -> str:

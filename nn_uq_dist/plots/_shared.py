@@ -19,9 +19,12 @@ from nn_uq_dist.diagnostics import arguments
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    import matplotlib.axes
+    import matplotlib.figure
 
+# Evaluated only if someone asks: Matplotlib may be missing.
+type Axes = matplotlib.axes.Axes
+type Figure = matplotlib.figure.Figure
 type Units = str | Mapping[str, str]
 type Outputs = int | str | Sequence[int | str]
 
@@ -91,7 +94,7 @@ class Shown:
         x = np.linspace(low, high, GRID_POINTS)
         return x, np.exp(of.scores_and_log_densities(x)[1])
 
-    def draw_density(self, axis: "Axes", j: int) -> None:
+    def draw_density(self, axis: Axes, j: int) -> None:
         """Draw the density of an output over the histogram of all of its draws."""
         x, density = (values[:, j] for values in self.densities)
         if self.draws is not None:
@@ -114,7 +117,7 @@ class Shown:
         """Normal scores of all outputs at a limit."""
         return self.functions.scores(np.full((1, len(self.names)), limit))[0]
 
-    def describe(self, axis: "Axes", j: int) -> None:
+    def describe(self, axis: Axes, j: int) -> None:
         """Write the label of an output, its limits and notes."""
         axis.set_xlabel(wrapped(self.labels[j]))
         axis.margins(x=0.04)
@@ -130,7 +133,7 @@ class Shown:
             )  # fmt: skip
         add_note(axis, self.notes(j))
 
-    def free_part(self, axis: "Axes") -> tuple[float, float]:
+    def free_part(self, axis: Axes) -> tuple[float, float]:
         """Ends of the widest part of the first panel without a limit, in shares of its width."""
         low, high = axis.get_xlim()
         ends = sorted([0.0, 1.0, *((limit - low) / (high - low) for limit in self.limits[0])])
@@ -226,13 +229,13 @@ def labels_of(names: Sequence[str], units: Units | None) -> list[str]:
 
 def panels(
     name: str, count: int, ax: Any, shape: Sequence[int] = (), inches: Sequence[float] = ()
-) -> "list[Axes]":
+) -> list[Axes]:
     """Return as many axes as there are panels: the given ones, or those of a new figure.
 
     A new one has `shape`, rows and columns, if it is given, and then axes at all places.
     """
     checks.require_extra("matplotlib", f"plots.{name}")
-    from matplotlib.axes import Axes
+    import matplotlib.axes
 
     if ax is None:
         import matplotlib.pyplot as plt
@@ -246,7 +249,7 @@ def panels(
             axis.remove()
         ax = grid.flat[:count]
     axes = np.ravel(np.asarray(ax, dtype=object)).tolist()
-    if len(axes) != count or not all(isinstance(axis, Axes) for axis in axes):
+    if len(axes) != count or not all(isinstance(axis, matplotlib.axes.Axes) for axis in axes):
         kinds = ", ".join(sorted({type(axis).__name__ for axis in axes}))
         raise ValueError(
             f"ax must hold {count} Matplotlib axes, one for each panel, got {len(axes)} of type "
@@ -257,9 +260,7 @@ def panels(
     return axes
 
 
-def finished(
-    axes: "Sequence[Axes]", ax: Any, handles: Sequence[Any] = (), **place: Any
-) -> "Figure":
+def finished(axes: Sequence[Axes], ax: Any, handles: Sequence[Any] = (), **place: Any) -> Figure:
     """Put the legend above a new figure, or into the first of the given axes; return the figure."""
     figure: Any = axes[0].get_figure(root=True)
     handles = handles or axes[0].get_legend_handles_labels()[0]
@@ -280,7 +281,7 @@ def wrapped(name: str) -> str:
     return textwrap.fill(name, LONGEST_LINE)
 
 
-def add_note(axis: "Axes", lines: Sequence[str]) -> None:
+def add_note(axis: Axes, lines: Sequence[str]) -> None:
     """Write lines into the upper left corner of a panel."""
     if lines:
         axis.annotate(
@@ -288,7 +289,7 @@ def add_note(axis: "Axes", lines: Sequence[str]) -> None:
         )
 
 
-def write_names(axis: "Axes", which: str, places: ArrayLike, names: Sequence[str]) -> None:
+def write_names(axis: Axes, which: str, places: ArrayLike, names: Sequence[str]) -> None:
     """Write names along an axis, upright where they would run into each other."""
     step = -(-len(names) // MOST_NAMES)
     shown = [wrapped(name) for name in names[::step]]

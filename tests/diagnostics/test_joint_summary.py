@@ -103,15 +103,6 @@ def test_report_has_the_tables(summary_of_exact):
     assert summary_of_exact.verdict in summary_of_exact._repr_html_()
 
 
-def test_verdict_names_the_linearization():
-    found = linearize(network, Input.box(MEAN, 1.0))
-    draws = network(found.input.sample(jax.random.key(0), (4_000,)).T).T
-    summary = of_copula(found, draws, jax.random.key(1))
-    assert summary.verdict.startswith("large error by the linearization: ")
-    assert summary.calibration["ks"]["radius"] > 0.1
-    assert 0 < summary.outside_support < 1
-
-
 def test_verdict_names_the_copula():
     # |U_1 + U_2| and |U_1 - U_2| exclude each other, which no Gaussian copula knows.
     lin = Linearization(np.zeros(2), [[1.0, 1.0], [1.0, -1.0]], Input.box(np.zeros(2), 1.0))

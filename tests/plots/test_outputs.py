@@ -223,7 +223,7 @@ def test_what_a_difference_says():
         (scipy.stats.skewnorm(4, -1.33, 1.72), "draws of another shape than predicted"),
     ):
         draws = distribution.ppf((np.arange(5000) + 0.5) / 5000)
-        curve, _ = ecdf_difference(scipy.stats.norm.cdf(draws))
+        curve = ecdf_difference(scipy.stats.norm.cdf(draws))
         assert difference_words(curve, np.sqrt(np.log(40) / 10_000)) == words
 
 
