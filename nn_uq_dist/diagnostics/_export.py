@@ -139,7 +139,7 @@ def to_datatree(
     groups = {
         "monte_carlo": group(values, {"draws_left_out": len(values) % NUM_CHAINS}),
         "analytic": group(drawn, {"source": source}),
-        "pit": group(np.where(positions.is_finite, positions.probabilities(), np.nan), {}),
+        "pit": group(positions.probabilities(), {}),
     }
     tree = xarray.DataTree.from_dict(groups)
     tree.attrs["creation_library"] = "nn_uq_dist"

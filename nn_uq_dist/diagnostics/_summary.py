@@ -177,7 +177,8 @@ def summary(
     batch_shape = shape[:-1]
     asked = arguments.as_levels("quantiles", quantiles)
     asked_tails = arguments.as_levels("tails", tails, 0.5)
-    _check_joint(joint, names, batch_shape)
+    if joint is not None:
+        _check_joint(joint, arguments.flat_names(batch_shape, names))
     observations = checks.positive_int("observations", observations)
 
     columns = arguments.finite_draws(values, arguments.flat_names(batch_shape, names))
@@ -199,7 +200,7 @@ def summary(
 
     shown: Table = {("verdict", part): [getattr(verdict, part) for verdict in verdicts]
                     for part in ("words", "dominates")}  # fmt: skip
-    for name in ("mean", "sd", "skewness", *(f"q{level:g}" for level in asked)):
+    for name in (*_verdict.MOMENTS_IN_WORDS, *(f"q{level:g}" for level in asked)):
         shown |= {(name, value): found[name, value] for value in VALUES}
     for name in (f"{side}_tail_{level:g}" for level in asked_tails for side in ("lower", "upper")):
         shown |= {(name, value): found[name, value] for value in VALUES[1::2]}
@@ -209,15 +210,13 @@ def summary(
     return table
 
 
-def _check_joint(joint: Any, names: Sequence[str], batch_shape: tuple[int, ...]) -> None:
-    if joint is None:
-        return
+def _check_joint(joint: object, rows: list[str]) -> None:
     if not isinstance(joint, JointSummary):
         raise TypeError(
             f"joint must be a JointSummary, got {type(joint).__name__}; pass what "
             "joint_summary(linearization, draws, key, joint) returns"
         )
-    rows, known = arguments.flat_names(batch_shape, names), list(joint.calibration.index[:-1])
+    known = list(joint.calibration.index[:-1])
     if known != rows:
         raise ValueError(
             f"joint must have the outputs of the table, {', '.join(rows)}, got "

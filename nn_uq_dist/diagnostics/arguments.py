@@ -192,12 +192,12 @@ def is_made_of(model: object, draws: NetworkDraws) -> bool:
         return False
     own = own[: len(found)]
     small = 1e-3 * np.nanstd(np.where(np.isfinite(own), own, np.nan), axis=0)
-
-    def share_off(found: FloatArray) -> Any:
-        return np.mean(~np.isclose(own, found, 0, small, equal_nan=True))
-
     # Where most outputs are equal, those of other draws are, too.
-    return bool(share_off(found) <= 0.1 * share_off(np.roll(found, 1, axis=0)))
+    off, by_chance = (
+        np.mean(~np.isclose(own, other, 0, small, equal_nan=True))
+        for other in (found, np.roll(found, 1, axis=0))
+    )
+    return bool(off <= 0.1 * by_chance)
 
 
 def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[FloatArray]:

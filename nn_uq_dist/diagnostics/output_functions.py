@@ -111,7 +111,7 @@ class Tails:
         self.scores = np.where(self.is_finite, np.concatenate(parts), np.nan)
 
     def probabilities(self) -> FloatArray:
-        """The probability integral transform ``F(x)``, clipped to 2.2e-16 from 0 and 1."""
+        """The probability integral transform ``F(x)``, 2.2e-16 or more from 0 and 1; else NaN."""
         from scipy.special import ndtr
 
         tail = np.maximum(ndtr(-np.abs(self.scores)), CLIP)

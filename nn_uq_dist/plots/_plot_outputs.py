@@ -251,7 +251,7 @@ def plot_calibration(
     shown.require_enough()
     axes = _shared.panels("plot_calibration", len(shown.names), ax)
     tails = Tails(shown.functions, shown.draws, progress=progress)
-    transforms = np.sort(np.where(tails.is_finite, tails.probabilities(), np.nan), axis=0)
+    transforms = np.sort(tails.probabilities(), axis=0)  # NaN at the end
     is_own = is_made_of(model, draws)
     counts = np.array([column.size for column in shown.columns])
     curves = [ecdf_difference(transforms[:n, j]) for j, n in enumerate(counts)]
