@@ -1,10 +1,10 @@
 """Tables that show how far the distributions of outputs are from those of the network.
 
 Each question has a module: the distributions alone (`_table`), single outputs against draws
-(`_summary`, numbers in `_statistics`), their joint distribution (`_joint_summary`, numbers in
-`_joint_tables`), which input matters (`_sensitivity`), export to ArviZ (`_export`). All thresholds
-for a difference are in `_verdict`. Distributions of single outputs are evaluated only in
-`output_functions`, through the contract `nn_uq_dist.distributions.OutputDistribution`.
+(`_summary`), their joint distribution (`_joint_summary`), which input matters (`_sensitivity`),
+export to ArviZ (`_export`). All thresholds for a difference are in `_verdict`. Distributions of
+single outputs are evaluated only in `output_functions`, through the contract
+`nn_uq_dist.distributions.OutputDistribution`.
 """
 
 from nn_uq_dist.diagnostics._export import to_datatree as to_datatree

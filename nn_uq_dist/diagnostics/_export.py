@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics import checks
 from nn_uq_dist.diagnostics import arguments
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails
-from nn_uq_dist.distributions import JointDistribution, OutputDistribution
+from nn_uq_dist.distributions import JointDistribution
 from nn_uq_dist.linearization import Linearization, LinearModel
 
 if TYPE_CHECKING:
@@ -105,7 +105,10 @@ def to_datatree(
     """
     arguments.require_numbers("to_datatree", distribution, draws, key)
     marginals, shape = arguments.as_marginals(distribution, batched=True)
-    values = _as_storable(arguments.as_draws(distribution, draws, shape))
+    values = arguments.as_draws(distribution, draws, shape)
+    # The types that NetCDF and ArviZ do not support are widened.
+    is_single = values.dtype.name in {"float16", "bfloat16", "float32"}
+    values = values.astype(np.float32 if is_single else np.float64, copy=False)
     names = arguments.names_of_outputs(distribution, output_names, shape[-1])
     batch_shape = shape[:-1]
     key = jax.random.key(0) if key is None else checks.as_key("key", key)
@@ -114,8 +117,17 @@ def to_datatree(
 
     arguments.finite_draws(values, arguments.flat_names(batch_shape, names))
     positions = Tails(OutputFunctions(marginals), values, progress=progress)
-    per_chain = -(-num_analytic // NUM_CHAINS)
-    source, drawn = _sample(distribution, marginals, key, NUM_CHAINS * per_chain)
+    if isinstance(distribution, JointDistribution):
+        source = "Gaussian copula" if distribution.kind == "copula" else distribution.kind
+    elif isinstance(distribution, LinearModel):
+        is_tangent = isinstance(distribution, Linearization)
+        source = "linear model" if is_tangent else type(distribution).__name__
+    else:
+        distribution, source = marginals, "marginals, drawn independently"
+    count = NUM_CHAINS * -(-num_analytic // NUM_CHAINS)
+    keys = jax.random.split(key, -(-count // DRAWS_PER_CALL))
+    parts = [np.asarray(distribution.sample(k, (DRAWS_PER_CALL,))) for k in keys]
+    drawn = np.concatenate(parts)[:count]
 
     def group(array: NDArray[Any], attributes: dict[str, Any]) -> Any:
         length = len(array) // NUM_CHAINS
@@ -127,32 +139,8 @@ def to_datatree(
     groups = {
         "monte_carlo": group(values, {"draws_left_out": len(values) % NUM_CHAINS}),
         "analytic": group(drawn, {"source": source}),
-        "pit": group(np.where(positions.is_finite, positions.probabilities(), np.nan), {}),
+        "pit": group(positions.probabilities(), {}),
     }
     tree = xarray.DataTree.from_dict(groups)
     tree.attrs["creation_library"] = "nn_uq_dist"
     return tree
-
-
-def _as_storable(draws: NDArray[Any]) -> NDArray[Any]:
-    """Keep float32 and float64; widen the types that NetCDF and ArviZ do not support."""
-    if draws.dtype in {np.dtype(np.float32), np.dtype(np.float64)}:
-        return draws
-    small = draws.dtype.name in {"float16", "bfloat16"}
-    return draws.astype(np.float32 if small else np.float64)
-
-
-def _sample(
-    distribution: Any, marginals: OutputDistribution, key: jax.Array, count: int
-) -> tuple[str, NDArray[Any]]:
-    """Name of the source of the analytic draws, and these, in a row for each."""
-    if isinstance(distribution, JointDistribution):
-        source = "Gaussian copula" if distribution.kind == "copula" else distribution.kind
-    elif isinstance(distribution, LinearModel):
-        is_tangent = isinstance(distribution, Linearization)
-        source = "linear model" if is_tangent else type(distribution).__name__
-    else:
-        distribution, source = marginals, "marginals, drawn independently"
-    keys = jax.random.split(key, -(-count // DRAWS_PER_CALL))
-    parts = [np.asarray(distribution.sample(k, (DRAWS_PER_CALL,))) for k in keys]
-    return source, np.concatenate(parts)[:count].reshape(count, -1)

@@ -4,17 +4,23 @@ import dataclasses
 import html
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.chunks import in_padded_chunks
+from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import summary_line
-from nn_uq_dist.diagnostics import _joint_tables, _verdict, arguments
+from nn_uq_dist.diagnostics import _verdict, arguments, output_functions
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails, joint_correlation
-from nn_uq_dist.distributions import JointDistribution, as_output_distribution
+from nn_uq_dist.distributions import JointDistribution
 from nn_uq_dist.linearization import LinearModel
+from nn_uq_dist.sampling import PairedDraws, paired_statistics
+from nn_uq_dist.sampling.distribution_functions import kolmogorov_noise_floor, kolmogorov_smirnov
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,26 +80,26 @@ class JointSummary:
         def largest(name: str) -> float:
             return float(np.nanmax(np.abs(self.correlation[name]), initial=0))
 
-        prefix = _joint_tables.prefix(self.kind)
+        prefix = self.kind.replace(" ", "_")
         worst = self.calibration["ks"].drop("radius").nlargest(5).index
         names = {"ks": "ks", "noise_floor": "chance", f"{prefix}_ks": f"{self.kind} alone",
                  "dominates": "dominates", "p_value": "p_value"}  # fmt: skip
         shown = self.calibration.loc[[*worst, "radius"], [*names]].rename(columns=names)
         size = self.correlation.sizes["output"]
         headline = f"Joint distribution of {size} outputs: {self.verdict}"
-        lines = (
-            textwrap.fill(headline, WIDTH, break_on_hyphens=False) + "\n",
-            f"{self.num_draws} draws, {self.num_non_finite} of them not finite",
-            f"outside the analytic support: {100 * self.outside_support:.2g}%\n",
-            "Largest difference of correlations:",
-            f"linearization {largest('linearization_error'):.3g}",
-            f"{self.kind} {largest(f'{prefix}_error'):.3g}",
-            f"standard error of the draws {largest('standard_error'):.2g}\n",
-            f"Joint calibration of the {self.kind}, "
-            + ("all outputs:" if size <= 5 else f"the worst five of {size} outputs:"),
-            shown.to_string(float_format="{:.3g}".format, line_width=WIDTH),
-        )
-        return "\n".join(lines)
+        which = "all outputs" if size <= 5 else f"the worst five of {size} outputs"
+        return f"""{textwrap.fill(headline, WIDTH, break_on_hyphens=False)}
+
+{self.num_draws} draws, {self.num_non_finite} of them not finite
+outside the analytic support: {100 * self.outside_support:.2g}%
+
+Largest difference of correlations:
+linearization {largest("linearization_error"):.3g}
+{self.kind} {largest(f"{prefix}_error"):.3g}
+standard error of the draws {largest("standard_error"):.2g}
+
+Joint calibration of the {self.kind}, {which}:
+{shown.to_string(float_format="{:.3g}".format, line_width=WIDTH)}"""
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(self.verdict)}</p>{self.calibration.to_html()}"
@@ -211,7 +217,7 @@ def joint_summary(
     values = arguments.as_draws(linearization, draws, (size,))
     names = arguments.names_of_outputs(linearization, output_names, size)
     key = checks.as_key("key", key)
-    joint = arguments.as_joint_distribution(joint, size)
+    functions = OutputFunctions(arguments.as_joint_marginals(joint, size))
     pandas = checks.require_extra("pandas", "diagnostics.joint_summary")
     xarray = checks.require_extra("xarray", "diagnostics.joint_summary")
     arguments.finite_draws(values, names)  # warns of the others
@@ -220,37 +226,129 @@ def joint_summary(
 
     num_linear = min(CALIBRATION_DRAWS, len(complete))
     linear_draws = np.asarray(linearization.sample(key, (num_linear,)), np.float64)
-    distribution = OutputFunctions(as_output_distribution(joint.marginals))
-    tails, of_linear = (
-        Tails(distribution, part, progress=progress) for part in (complete, linear_draws)
-    )
-    white, white_linear = (
-        _joint_tables.rosenblatt_scores(joint, part) for part in (tails, of_linear)
-    )
-    calibration = _joint_tables.calibration_columns(white, white_linear, kind)
-    linear = np.asarray(linearization.correlation, np.float64)
-    matrices = _joint_tables.correlation_matrices(
-        draws, complete, linear, joint_correlation(joint), kind
-    )
-    off, error = matrices["linearization_error"], matrices["standard_error"]
+    both = [Tails(functions, part, progress=progress) for part in (complete, linear_draws)]
+    white, white_linear = (rosenblatt_scores(joint, tails) for tails in both)
+    calibration = calibration_columns(white, white_linear, kind)
+
+    worth: dict[str, FloatArray] = {}
+    if isinstance(draws, PairedDraws):  # they carry more information than their complete rows
+        network, error, worth["worth"] = paired_statistics(draws).correlation
+    else:
+        network, error = sample_correlation(complete)
+    linear, of_joint = np.asarray(linearization.correlation, np.float64), joint_correlation(joint)
+    prefix = kind.replace(" ", "_")
+    matrices = {"monte_carlo": network, "standard_error": error, **worth, "linear": linear,
+                prefix: of_joint, "linearization_error": linear - network,
+                f"{prefix}_error": of_joint - linear}  # fmt: skip
     eps = float(np.finfo(linearization.mean.dtype).eps)
+    words = _verdict.correlation_words(linear - network, error, names, eps)
     places = [*names, "radius"]
-    found = zip(calibration["ks"], calibration["dominates"], strict=True)
-    verdict = _verdict.joint_verdict(
-        dict(zip(places, found, strict=True)), _verdict.correlation_words(off, error, names, eps)
-    )
+    verdict = _verdict.joint_verdict(places, calibration["ks"], calibration["dominates"], words)
     if arguments.is_made_of(linearization, draws):
         verdict = _verdict.FITTED.words
         calibration["dominates"] = [_verdict.FITTED.dominates] * len(places)
+    of_pairs = ("output", "other_output")
     return JointSummary(
-        verdict=verdict,
-        calibration=pandas.DataFrame(calibration, index=pandas.Index(places, name="output")),
-        correlation=xarray.Dataset(
-            {name: (("output", "other_output"), matrix) for name, matrix in matrices.items()},
-            coords={"output": names, "other_output": names},
+        verdict,
+        pandas.DataFrame(calibration, index=pandas.Index(places, name="output")),
+        xarray.Dataset(
+            {name: (of_pairs, matrix) for name, matrix in matrices.items()},
+            coords=dict.fromkeys(of_pairs, names),
         ),
-        outside_support=float(tails.is_outside.any(axis=1).mean()),
+        outside_support=float(both[0].is_outside.any(axis=1).mean()),
         num_draws=len(values),
         num_non_finite=len(values) - len(complete),
         kind=kind,
     )
+
+
+def rosenblatt_scores(joint: JointDistribution, tails: Tails) -> FloatArray:
+    """Normal scores of each output given those before it, shape ``(n, N_y)``.
+
+    Draws beyond the support have infinite scores; they are clipped at 38 so that means stay finite.
+    """
+    arrays = (tails.points, tails.normal_scores())
+    white = in_padded_chunks(
+        partial(_rosenblatt, joint), *arrays, size=output_functions.POINTS_PER_CALL
+    )
+    # Given an impossible value, the other outputs have no distribution.
+    is_impossible = np.isnan(white) & tails.is_outside.any(axis=1, keepdims=True)
+    white = np.where(is_impossible, np.inf, white)
+    return np.where(np.isinf(white), np.copysign(output_functions.LARGEST_SCORE, white), white)
+
+
+@jax.jit
+def _rosenblatt(joint: JointDistribution, value: jax.Array, scores: jax.Array) -> jax.Array:
+    return joint.rosenblatt_from_scores(value, scores)
+
+
+def calibration_columns(white: FloatArray, white_linear: FloatArray, kind: str) -> dict[str, Any]:
+    """Columns of the table of calibration, from the scores of the network's and of linear draws.
+
+    If the joint distribution is right, they are independent and standard normal.
+    """
+    size, prefix = white.shape[1], kind.replace(" ", "_")
+    distance, p_value = from_uniform(white)
+    of_linear, linear_p_value = from_uniform(white_linear)
+    described = np.hstack([white, np.sum(white**2, axis=1, keepdims=True) / size])
+    return {
+        "ks": distance,
+        "noise_floor": kolmogorov_noise_floor(len(white)),
+        f"{prefix}_ks": of_linear,
+        f"{prefix}_noise_floor": kolmogorov_noise_floor(len(white_linear)),
+        "dominates": [
+            _verdict.dominating_part(*numbers, kind, size + 1)
+            for numbers in zip(distance, p_value, of_linear, linear_p_value, strict=True)
+        ],
+        "p_value": p_value,
+        "mean": described.mean(axis=0),
+        "sd": described.std(axis=0, ddof=1),
+    }
+
+
+def from_uniform(white: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Distances of the outputs and of the radius from uniform, and their p-values.
+
+    A p-value is that of the most significant of three tests, times three: Kolmogorov and Smirnov's,
+    a mean of 0, a variance of 1. For the radius the second is that of a mean of `N_y`, and there is
+    no third.
+    """
+    from scipy.special import chdtr, chdtrc, gammainc, ndtr
+    from scipy.stats import kstwo
+
+    count, size = white.shape
+    radius = np.sum(white**2, axis=1, keepdims=True)
+    uniform = np.hstack([ndtr(white), gammainc(size / 2, radius / 2)])
+    distance = np.array([kolmogorov_smirnov(column).value for column in uniform.T])
+    p_value = kstwo.sf(distance, count)
+    of_mean = 2 * ndtr(-np.abs(white.mean(axis=0)) * np.sqrt(count))
+    squares, freedom = np.sum((white - white.mean(axis=0)) ** 2, axis=0), count - 1
+    of_sd = 2 * np.minimum(chdtr(freedom, squares), chdtrc(freedom, squares))
+    total = radius.sum()
+    of_radius = 2 * min(chdtr(count * size, total), chdtrc(count * size, total))
+    least = np.minimum(p_value, np.append(np.minimum(of_mean, of_sd), of_radius))
+    return distance, np.minimum(3 * least, 1.0)
+
+
+def sample_correlation(draws: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+    r"""Correlation matrix of the rows, and the standard errors of its entries.
+
+    To first order in ``1/n`` a correlation `r` is the average of its influence function
+    ``z_i z_j - r (z_i^2 + z_j^2) / 2`` of the standardized draw, whose variance needs only the
+    fourth moments. These are taken from the sample: no normality is assumed. For normal draws the
+    standard error is the textbook ``(1 - r^2) / sqrt(n)`` (H. Cramer, Mathematical Methods of
+    Statistics (1946)). Both are NaN for constant columns.
+    """
+    count, largest = len(draws), np.abs(draws).max(axis=0).astype(np.float64)
+    x = draws / np.where(largest > 0, largest, 1)  # the squares of small numbers would be zero
+    z = x - x.mean(axis=0)
+    scale = z.std(axis=0)
+    # The spread of a constant column is only rounding error.
+    z /= np.where(scale > 4 * np.finfo(np.float64).eps, scale, np.nan)
+    square = z * z
+    r, m22, m31 = z.T @ z / count, square.T @ square / count, (square * z).T @ z / count
+    m40 = np.diag(m22)
+    variance = m22 - r * (m31 + m31.T) + r**2 / 4 * (m40[:, None] + 2 * m22 + m40)
+    error = np.sqrt(np.maximum(variance, 0) / count)
+    is_own = np.eye(len(r), dtype=bool) & ~np.isnan(r)
+    return np.where(is_own, 1.0, np.clip(r, -1, 1)), np.where(is_own, 0.0, error)

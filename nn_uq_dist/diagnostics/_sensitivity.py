@@ -97,31 +97,24 @@ def sensitivity(
     outputs = arguments.names_of_outputs(model, output_names, model.num_outputs)
     key = jax.random.key(0) if key is None else checks.as_key("key", key)
     xarray = checks.require_extra("xarray", "diagnostics.sensitivity")
-    axes = arguments.point_coordinates(model.batch_shape)
-    shape = (*model.batch_shape, len(outputs), len(inputs))
-    places = list(np.ndindex(*model.batch_shape))
-    error, is_additive = np.zeros(shape), False
-    if isinstance(model, Linearization):
-        exact = in_float64(model)
-        value = np.array([_closed_form(exact[at] if at else exact) for at in places])
-        is_additive = bool(model.input.has_independent_entries)
-    else:
-        found = [_explained_shares(model[at] if at else model, key) for at in places]
-        value, error = np.array(found).swapaxes(0, 1)
+    is_tangent = isinstance(model, Linearization)
+    of = in_float64(model) if is_tangent else model
+    points: Any = [of[at] if at else of for at in np.ndindex(*model.batch_shape)]
+    found = [_closed_form(one) if is_tangent else _explained_shares(one, key) for one in points]
+    value, error = np.swapaxes(found, 0, 1)
+    axes = {**arguments.point_coordinates(model.batch_shape), "output": outputs, "input": inputs}
+    attributes = {
+        "additive": int(is_tangent and bool(own.has_independent_entries)),
+        "standard_error": float(np.nanmax(error, initial=0.0)),
+    }
     return xarray.DataArray(
-        value.reshape(shape),
-        coords={**axes, "output": outputs, "input": inputs},
-        dims=(*axes, "output", "input"),
-        name="first_order_sobol_index",
-        attrs={
-            "additive": int(is_additive),
-            "standard_error": float(np.nanmax(error, initial=0.0)),
-        },
-    )
+        value.reshape([len(names) for names in axes.values()]), axes, [*axes],
+        "first_order_sobol_index", attributes,
+    )  # fmt: skip
 
 
-def _closed_form(exact: Linearization) -> FloatArray:
-    """Indices at one point, from values in float64, shape ``(N_y, N_x)``."""
+def _closed_form(exact: Linearization) -> tuple[FloatArray, FloatArray]:
+    """Indices at one point, from values in float64, shape ``(N_y, N_x)``; their errors are zero."""
     jacobian, distribution = exact.jacobian, exact.input
     if distribution.half_width is not None and not are_independent(
         distribution.terms, np.asarray(distribution.half_width) > 0
@@ -133,14 +126,14 @@ def _closed_form(exact: Linearization) -> FloatArray:
     variance = np.asarray(distribution.variance, np.float64)
     # Scale the rows before squaring: a variance may underflow where the shares do not.
     largest = np.abs(jacobian * np.sqrt(variance)).max(axis=1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rows: Any = np.where(largest > 0, jacobian / largest, np.nan)
+    rows = jacobian / np.where(largest > 0, largest, np.nan)
     # Of outputs and inputs: they tell all that such an input says of an output.
     shared: Any = cross_covariance(rows, distribution.terms)
     explained = shared * (shared / np.where(variance > 0, variance, 1))
-    total = np.asarray(distribution.image(rows).variance, np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return (explained / np.where(total > 0, total, np.nan)[:, None]).clip(0, 1)
+    with np.errstate(invalid="ignore"):
+        total = np.asarray(distribution.image(rows).variance, np.float64)
+    share = (explained / np.where(total > 0, total, np.nan)[:, None]).clip(0, 1)
+    return share, np.zeros_like(share)
 
 
 def _explained_shares(model: LinearModel, key: jax.Array) -> tuple[FloatArray, FloatArray]:
@@ -152,8 +145,7 @@ def _explained_shares(model: LinearModel, key: jax.Array) -> tuple[FloatArray, F
     y = y - y.mean(axis=0)
     scale = np.abs(y).max(axis=0)  # before squares, which may overflow
     y = y / np.where(scale > 0, scale, np.nan)
-    found = [share_of_bins(np.asarray(x), y) for x in np.asarray(inputs).T]
-    value, error = np.array(found).transpose(1, 2, 0)
+    value, error = np.transpose([share_of_bins(x, y) for x in np.asarray(inputs).T], (1, 2, 0))
     return value, error
 
 

@@ -1,15 +1,14 @@
 """The table of the distributions themselves: moments, quantiles, probabilities beyond limits."""
 
 import dataclasses
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from scipy.special import ndtri
+from tqdm import tqdm
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 # random tanh networks are 1.2 to 1.5 times those that are seen over keys, of the borehole .7 to
 # 1.1; 89 to 96% of 95% intervals hold.
 GROUPS, KEYS = 10, 5
+type Probabilities = Callable[[OutputDistribution], FloatArray]
 PER_PAIR = "base_inputs", "network", "linear"
 
 
@@ -96,64 +96,56 @@ def table(
     arguments.require_distinct("limits", of_all)
     known = arguments.as_levels("quantiles", quantiles)
     pandas = checks.require_extra("pandas", "diagnostics.table")
-    rows = distribution.batch_shape
-    found = {"mean": distribution.mean, "sd": distribution.standard_deviation}
-    dtype = distribution.mean.dtype
-    # By scores, as a level near one is rounded to it in single precision.
-    scores = {f"q{level:.12g}": jnp.asarray(ndtri(level), dtype) for level in known}
-    found |= {name: distribution.from_normal_score(score) for name, score in scores.items()}
-    columns = {name: _row(values, rows) for name, values in found.items()}
-    beyond = _beyond(distribution, of_all, upper=upper)
-    errors = np.full(beyond.shape, np.nan)
-    corrected = marginals if isinstance(marginals, CorrectedLinearization) else None
-    if corrected is not None and of_all.size and corrected.pairs.num_samples >= 2 * GROUPS:
-        errors = _standard_errors(corrected, of_all, upper=upper, progress=progress)
-        fewer = np.minimum(beyond, 1 - beyond) * corrected.pairs.num_samples
-        errors[fewer < 1] = np.nan
-    repeats = len(columns["mean"]) // len(names)
-    for limit, share, error in zip(of_all, beyond, errors, strict=True):
-        asked = np.tile([limit in limits for limits in of_outputs], repeats)
+    dtype, rows = distribution.mean.dtype, distribution.batch_shape
+    columns = {"mean": distribution.mean, "sd": distribution.standard_deviation}
+    for level in known:
+        # By scores, as a level near one is rounded to it in single precision.
+        score = jnp.asarray(ndtri(level), dtype)
+        columns[f"q{level:.12g}"] = distribution.from_normal_score(score)
+
+    def beyond(of: OutputDistribution) -> FloatArray:
+        log_probability = of.log_sf if upper else of.log_cdf
+        found = [log_probability(jnp.asarray(limit, dtype)) for limit in of_all]
+        return np.exp(np.array(found, np.float64)).reshape(-1, *rows)
+
+    shares, errors = beyond(distribution), None
+    if isinstance(marginals, CorrectedLinearization):
+        errors = _standard_errors(marginals, beyond, shares, progress=progress)
+    for k, limit in enumerate(of_all):
+        asked = np.resize([limit in limits for limits in of_outputs], rows)
         title = f"P({'>' if upper else '<'} {limit:g})"
-        columns[title] = np.where(asked, share, np.nan)
-        if corrected is not None:
-            columns[f"+- {title}"] = np.where(asked, error, np.nan)
-    return pandas.DataFrame(columns, index=arguments.row_index(shape[:-1], names))
-
-
-def _row(values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    return np.broadcast_to(np.asarray(values, np.float64), shape).ravel()
-
-
-def _beyond(distribution: OutputDistribution, limits: FloatArray, *, upper: bool) -> FloatArray:
-    """Probabilities beyond limits, a row for each of them."""
-    log_probability = distribution.log_sf if upper else distribution.log_cdf
-    found = [log_probability(jnp.asarray(limit, distribution.mean.dtype)) for limit in limits]
-    shape = len(found), math.prod(distribution.batch_shape)
-    return np.exp([_row(part, distribution.batch_shape) for part in found]).reshape(shape)
+        columns[title] = np.where(asked, shares[k], np.nan)
+        if errors is not None:
+            columns[f"+- {title}"] = np.where(asked, errors[k], np.nan)
+    values = {k: np.broadcast_to(np.asarray(v, float), rows).ravel() for k, v in columns.items()}
+    return pandas.DataFrame(values, index=arguments.row_index(shape[:-1], names))
 
 
 def _standard_errors(
-    model: CorrectedLinearization, limits: FloatArray, *, upper: bool, progress: bool
+    model: CorrectedLinearization, beyond: Probabilities, shares: FloatArray, *, progress: bool
 ) -> FloatArray:
     """Standard errors of probabilities beyond limits, by leaving out groups of pairs.
 
     Corrections of a single point draw from a polynomial of the inputs with the key of the pairs:
-    with few pairs left out the same draws are made, and what these add is seen with other keys.
+    with few pairs left out the same draws are made, and what these add is seen with other keys. NaN
+    where they say nothing.
     """
-    from tqdm import tqdm
-
+    number = model.pairs.num_samples
+    if not shares.size or number < 2 * GROUPS:
+        return np.full(shares.shape, np.nan)
     groups, others = list(_left_out(model.pairs)), []
     if not model.batch_shape:
         keys = jax.random.split(model.pairs.key, KEYS)
         others = [dataclasses.replace(model.pairs, key=key) for key in keys]
     found = []
     for pairs in tqdm([*groups, *others], delay=2, disable=not progress):
-        anew = model.linearization.corrected(pairs)
-        found.append(_beyond(arguments.as_marginals(anew, batched=True)[0], limits, upper=upper))
+        anew, _ = arguments.as_marginals(model.linearization.corrected(pairs), batched=True)
+        found.append(beyond(anew))
     variance = np.var(found[: len(groups)], axis=0) * (len(groups) - 1)
     if others:
         variance += np.var(found[len(groups) :], axis=0, ddof=1)
-    return np.sqrt(variance)
+    fewer = np.minimum(shares, 1 - shares) * number
+    return np.where(fewer < 1, np.nan, np.sqrt(variance))
 
 
 def _left_out(pairs: PairedDraws) -> Iterator[PairedDraws]:

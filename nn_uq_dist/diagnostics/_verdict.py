@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+MOMENTS_IN_WORDS = ("mean", "sd", "skewness")
 # Moments: a difference counts beyond this many standard errors; by chance once in 370.
 MOMENT_STANDARD_ERRORS = 3.0
 # Quantiles, tails, kurtosis and PIT: they are many, and their standard errors scatter more, so a
@@ -66,24 +67,24 @@ def marginal_verdict(
         return Verdict("unknown", "the analytic distribution is not defined")
     if row["sd", "monte_carlo"] == 0:
         return Verdict("linearization", "linearization, large: all draws are equal")
-    distance = row["kolmogorov_smirnov", "monte_carlo"]
+    distance, sd = row["kolmogorov_smirnov", "monte_carlo"], row["sd", "monte_carlo"]
     # Of probabilities, and of values in standard deviations.
-    rounding = ROUNDINGS * eps * (1 + abs(row["mean", "monte_carlo"]) / row["sd", "monte_carlo"])
+    rounding = ROUNDINGS * eps * (1 + abs(row["mean", "monte_carlo"]) / sd)
     root = observations**0.5
-    features = _features(row, rounding, root) or _other_features(row, rounding)
+    features = _features(row, rounding, root)
     noise = KS_NOISE_FACTOR * row["kolmogorov_smirnov", "noise_floor"]
-    is_seen = distance > max(noise, rounding)
     many = f" for {observations} observations" if observations > 1 else ""
-    if not is_seen and not features:
-        unseen = MOMENT_STANDARD_ERRORS * row["mean", "standard_error"] * root
-        unseen /= row["sd", "monte_carlo"]
-        hidden = f"; shifts of up to {unseen:.1g} sd{many} would not show" if many else ""
-        if noise > KS_MODERATE and not many:
-            hidden = f"; with so few draws distances of up to {noise:.1g} would not show"
-        return Verdict("noise", f"noise: no difference beyond chance{hidden}")
-    size = _size(max([distance, *features.values()]))
-    described = ", ".join(features) or "no single moment stands out"
-    return Verdict("linearization", f"linearization, {size}{many}: {described}")
+    if distance > max(noise, rounding) or features:
+        size = _size(max([distance, *features.values()]))
+        described = ", ".join(features) or "no single moment stands out"
+        return Verdict("linearization", f"linearization, {size}{many}: {described}")
+    hidden = ""
+    if many:
+        unseen = MOMENT_STANDARD_ERRORS * row["mean", "standard_error"] * root / sd
+        hidden = f"; shifts of up to {unseen:.1g} sd{many} would not show"
+    elif noise > KS_MODERATE:
+        hidden = f"; with so few draws distances of up to {noise:.1g} would not show"
+    return Verdict("noise", f"noise: no difference beyond chance{hidden}")
 
 
 def _size(distance: float) -> str:
@@ -91,25 +92,20 @@ def _size(distance: float) -> str:
     return "small" if distance <= KS_SMALL else "moderate" if distance <= KS_MODERATE else "large"
 
 
-def _counts(
-    row: Mapping[tuple[str, str], float], statistic: str, most_errors: float, rounding: float
-) -> bool:
-    """Whether an error exceeds so many standard errors, and rounding."""
-    has_unit = statistic in {"mean", "sd"} or statistic.startswith("q")
-    unit = row["sd", "monte_carlo"] if has_unit else 1.0
-    least = max(most_errors * row[statistic, "standard_error"], rounding * unit)
-    return abs(row[statistic, "error"]) > least
-
-
 def _features(
     row: Mapping[tuple[str, str], float], rounding: float, root: float
 ) -> dict[str, float]:
-    """What differs by more than chance, in words, and how large a distance it stands for."""
-    found = {}
-    sd = row["sd", "monte_carlo"]
+    """What differs by more than chance, in words, and how large a distance it stands for.
 
-    def counts(statistic: str) -> bool:
-        return _counts(row, statistic, MOMENT_STANDARD_ERRORS, rounding)
+    Quantiles, tails, kurtosis and PIT are named only if the moments and the support show nothing.
+    """
+    found = {}
+    sd, skewness = row["sd", "monte_carlo"], row["skewness", "analytic"]
+
+    def counts(statistic: str, most_errors: float = MOMENT_STANDARD_ERRORS) -> bool:
+        unit = sd if statistic in {"mean", "sd"} or statistic.startswith("q") else 1.0
+        least = max(most_errors * row[statistic, "standard_error"], rounding * unit)
+        return abs(row[statistic, "error"]) > least
 
     if counts("sd"):
         ratio = row["sd", "analytic"] / sd
@@ -120,30 +116,21 @@ def _features(
         shift = -row["mean", "error"] / sd
         sum_of_all = f", together by {shift * root:+.2g} sd" if root > 1 else ""
         found[f"draws shifted by {shift:+.2g} sd{sum_of_all}"] = MEAN_DISTANCE * abs(shift) * root
-    skewness = row["skewness", "analytic"]
     off = abs(row["skewness", "error"])
     if counts("skewness") and off > NEGLIGIBLE_SKEWNESS:
         instead = f" instead of {skewness:+.2g}" if abs(skewness) > NEGLIGIBLE_SKEWNESS else ""
         words = f"draws skewed ({row['skewness', 'monte_carlo']:+.2g}{instead})"
         found[words] = SKEWNESS_DISTANCE * off
-    outside = row["draws", "outside_support"]
-    if outside > 0:
+    if (outside := row["draws", "outside_support"]) > 0:
         found[f"{_percent(outside)} of the draws beyond the support"] = 0.0
-    return found
-
-
-def _other_features(row: Mapping[tuple[str, str], float], rounding: float) -> dict[str, float]:
-    """What else differs by more than chance, if the moments and the support show nothing."""
-    found = [
-        name.replace("_", " ")
-        for name, value in row
-        if value == "error" and name not in {"mean", "sd", "skewness"}
-        and _counts(row, name, OTHER_STANDARD_ERRORS, rounding)
-    ]  # fmt: skip
+    if found:
+        return found
+    names = [name for name, value in row if value == "error" and name not in MOMENTS_IN_WORDS]
+    others = [n.replace("_", " ") for n in names if counts(n, OTHER_STANDARD_ERRORS)]
     if row["pit", "p_value"] < SMALLEST_P_VALUE:
-        found.append("the PIT values")
-    differ = "differs" if len(found) == 1 else "differ"
-    return {f"only {' and '.join(found[:2])} {differ} by more than chance": 0.0} if found else {}
+        others.append("the PIT values")
+    differ = "differs" if len(others) == 1 else "differ"
+    return {f"only {' and '.join(others[:2])} {differ} by more than chance": 0.0} if others else {}
 
 
 def _percent(share: float) -> str:
@@ -171,24 +158,25 @@ def dominating_part(
 
 def dependence_verdict(dominates: str) -> Verdict:
     """Verdict on an output whose marginal is within the noise, from its joint calibration."""
-    if dominates == "unknown":
-        return Verdict("noise", "noise: no difference beyond chance; jointly unknown")
-    if dominates == "noise":
-        return Verdict("noise", "noise: no difference beyond chance, alone and jointly")
+    if dominates in {"noise", "unknown"}:
+        jointly = ", alone and jointly" if dominates == "noise" else "; jointly unknown"
+        return Verdict("noise", f"noise: no difference beyond chance{jointly}")
     words = f"{dominates}: alone within the noise, misplaced given the outputs before it"
     return Verdict(dominates, words)
 
 
-def joint_verdict(calibration: Mapping[str, tuple[float, str]], correlation: str) -> str:
+def joint_verdict(
+    places: Sequence[str], distances: Sequence[float], dominates: Sequence[str], correlation: str
+) -> str:
     """What dominates the error of a joint distribution; no error only if no table shows one.
 
-    `calibration` has the distance of each output, and of ``"radius"``, and what dominates it.
+    The places are the outputs and ``"radius"``, with their distances and what dominates these.
     """
-    seen = {k: v for k, v in calibration.items() if v[1] not in {"noise", "unknown"}}
+    rows = zip(distances, places, dominates, strict=True)
+    seen = [row for row in rows if row[2] not in {"noise", "unknown"}]
     if not seen:
         return correlation or "no error exceeds the noise of the draws"
-    where = max(seen, key=lambda name: seen[name][0])
-    distance, cause = seen[where]
+    distance, where, cause = max(seen, key=lambda row: row[0])
     return (
         f"{_size(distance)} error by the {cause}: Kolmogorov-Smirnov distance {distance:.2g} "
         f"(see {where})"
@@ -202,12 +190,13 @@ def correlation_words(
     from scipy.special import ndtri
 
     above = np.triu(np.ones(difference.shape, bool), 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        counted = above & (np.abs(difference) > ROUNDINGS * eps)
-        scores = np.where(counted, np.abs(difference) / standard_error, 0)
-    scores = np.nan_to_num(scores, nan=0.0)
+    size = np.abs(difference)
+    with np.errstate(divide="ignore"):
+        scores = np.divide(
+            size, standard_error, np.zeros_like(size), where=above & (size > ROUNDINGS * eps)
+        )
     level = 1 / (2 * max(above.sum(), 1) * TABLES_PER_FALSE_ALARM)
-    if not scores.max() > -ndtri(level):
+    if scores.max() <= -ndtri(level):
         return ""
     i, j = divmod(int(np.argmax(scores)), len(names))
     return (

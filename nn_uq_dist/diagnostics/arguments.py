@@ -11,14 +11,10 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from numpyro.distributions import Distribution
 
+from nn_uq_dist import distributions
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.distributions import (
-    JointDistribution,
-    OutputDistribution,
-    as_output_distribution,
-    batch_entries,
-)
+from nn_uq_dist.distributions import JointDistribution, OutputDistribution, as_output_distribution
 from nn_uq_dist.linearization import LinearModel
 from nn_uq_dist.sampling import PairedDraws
 
@@ -63,8 +59,7 @@ def as_marginals(
     """
     distribution: Any = marginals
     if isinstance(marginals, JointDistribution):
-        _require_unconditional("marginals", marginals)
-        distribution = marginals.marginals
+        distribution = _marginals_of("marginals", marginals)
     elif not isinstance(marginals, Distribution) and hasattr(marginals, "marginals"):
         distribution = marginals.marginals()
     if not isinstance(distribution, Distribution):
@@ -73,24 +68,22 @@ def as_marginals(
             f"{type(marginals).__name__}; pass linearize(network, f), its marginals() or another "
             "univariate NumPyro distribution"
         )
-    if distribution.event_shape or (len(distribution.batch_shape) > 1 and not batched):
-        wanted = "(..., N_y)" if batched else "(N_y,)"
-        single = "pass the distributions of single outputs"
-        remedy = single if distribution.event_shape else ONE_POINT
+    shape, event_shape = tuple(distribution.batch_shape), distribution.event_shape
+    if event_shape or (len(shape) > 1 and not batched):
+        remedy = "pass the distributions of single outputs" if event_shape else ONE_POINT
         raise ValueError(
-            f"marginals must have batch shape {wanted} and no event shape, got batch shape "
-            f"{distribution.batch_shape} and event shape {distribution.event_shape}; {remedy}"
+            f"marginals must have batch shape {'(..., N_y)' if batched else '(N_y,)'} and no event "
+            f"shape, got batch shape {shape} and event shape {event_shape}; {remedy}"
         )
     found = as_output_distribution(distribution, "marginals")
-    shape = tuple(distribution.batch_shape) or (1,)
     if len(shape) > 1:
         in_a_row = np.unravel_index(np.arange(math.prod(shape)), shape)
-        found = as_output_distribution(batch_entries(found, in_a_row))
-    return found, shape
+        found = as_output_distribution(distributions.batch_entries(found, in_a_row))
+    return found, shape or (1,)
 
 
-def as_joint_distribution(joint: object, num_outputs: int) -> JointDistribution:
-    """Return a joint distribution after a check of its type, its shapes and its marginals."""
+def as_joint_marginals(joint: object, num_outputs: int) -> OutputDistribution:
+    """Return those of a joint distribution after a check of its type and shapes."""
     if not isinstance(joint, JointDistribution):
         raise TypeError(
             f"joint must be a JointDistribution, got {type(joint).__name__}; pass "
@@ -102,11 +95,10 @@ def as_joint_distribution(joint: object, num_outputs: int) -> JointDistribution:
             f"{joint.batch_shape} and {joint.event_shape}; pass a joint distribution of all "
             "outputs of one point"
         )
-    _require_unconditional("joint", joint)
-    return joint
+    return _marginals_of("joint", joint)
 
 
-def _require_unconditional(name: str, joint: JointDistribution) -> None:
+def _marginals_of(name: str, joint: JointDistribution) -> OutputDistribution:
     """Raise if the scores have a mean other than 0: the marginals are then not those of draws."""
     own = as_output_distribution(joint.marginals)
     off = np.asarray(joint.mean, np.float64) - np.asarray(own.mean, np.float64)
@@ -115,6 +107,7 @@ def _require_unconditional(name: str, joint: JointDistribution) -> None:
             f"{name} must have the distributions of its single outputs as marginals, got "
             f"{type(joint).__name__}, whose marginals have other means; compare its draws instead"
         )
+    return own
 
 
 def as_model(linearization: object, remedy: str | None = None) -> LinearModel:
@@ -131,48 +124,30 @@ def as_model(linearization: object, remedy: str | None = None) -> LinearModel:
     return linearization
 
 
-def _require_same_input(model: object, draws: NetworkDraws) -> None:
-    """Raise if pairs were drawn from another input than that of the model."""
-    mine = getattr(model, "input", None)
-    if not isinstance(draws, PairedDraws) or mine is None:
-        return
-    both = mine, draws.linearization.input
-    first, second = (
-        np.array(np.broadcast_arrays(part.mean, part.standard_deviation), float) for part in both
-    )
-    # A model of one's own may have the same input in another type.
-    if first.shape != second.shape or (abs(first - second) > 1e-3 * first[1]).any():
-        raise ValueError(
-            "draws must be pairs of the model's input, got pairs whose inputs have another mean or "
-            "standard deviation; pass paired_draws(network, linearization, key, num_samples) with "
-            "the same input"
-        )
-
-
 def as_draws(model: object, draws: NetworkDraws, shape: tuple[int, ...]) -> NDArray[Any]:
     """Return the draws as real numbers, one column for each output and point.
 
     Of pairs, which must be those of the model's input, they are those of the network. The `shape`
     of one must be ``(..., N_y)``; numbers beyond 1e150 become infinite.
     """
-    _require_same_input(model, draws)
     if isinstance(draws, PairedDraws):
+        _require_same_input(getattr(model, "input", None), draws.linearization.input)
         draws = draws.network
     values = np.asarray(draws)
     if shape[-1] == 1 and values.shape[1:] == shape[:-1]:
         values = values[..., None]
-    if values.shape[1:] != shape or values.ndim != 1 + len(shape):
+    if values.shape[1:] != shape:
         hint = "pass what monte_carlo returns, one row per draw"
-        if values.ndim == 2 and values.shape[:1] == shape:
-            hint = "pass its transpose"
         if len(shape) == 1 and values.ndim > 2:
             hint = ONE_POINT
+        elif values.ndim == 2 and values.shape[:1] == shape:
+            hint = "pass its transpose"
         kind = "(n, N_y)" if len(shape) == 1 else "(n, ..., N_y)"
         wanted = ", ".join(["n", *map(str, shape)])
         raise ValueError(f"draws must have shape {kind} = ({wanted}), got {values.shape}; {hint}")
-    if values.shape[0] < MINIMUM_DRAWS:
+    if len(values) < MINIMUM_DRAWS:
         raise ValueError(
-            f"draws must hold at least {MINIMUM_DRAWS} rows, got {values.shape[0]}; "
+            f"draws must hold at least {MINIMUM_DRAWS} rows, got {len(values)}; "
             "fewer say nothing about the shape of a distribution"
         )
     if values.dtype.kind not in "fiub" and values.dtype.name != "bfloat16":  # NumPy kind "V"
@@ -181,6 +156,23 @@ def as_draws(model: object, draws: NetworkDraws, shape: tuple[int, ...]) -> NDAr
     if values.dtype == np.float64 and (too_large := np.abs(values) > LARGEST_DRAW).any():
         return np.where(too_large, np.copysign(np.inf, values), values)
     return values
+
+
+def _require_same_input(mine: Any, other: Any) -> None:
+    """Raise if pairs were drawn from another input than that of the model, which may have none."""
+    if mine is None:
+        return
+    first, second = (
+        np.array(np.broadcast_arrays(part.mean, part.standard_deviation), float)
+        for part in (mine, other)
+    )
+    # A model of one's own may have the same input in another type.
+    if first.shape != second.shape or (abs(first - second) > 1e-3 * first[1]).any():
+        raise ValueError(
+            "draws must be pairs of the model's input, got pairs whose inputs have another mean or "
+            "standard deviation; pass paired_draws(network, linearization, key, num_samples) with "
+            "the same input"
+        )
 
 
 def is_made_of(model: object, draws: NetworkDraws) -> bool:
@@ -200,12 +192,12 @@ def is_made_of(model: object, draws: NetworkDraws) -> bool:
         return False
     own = own[: len(found)]
     small = 1e-3 * np.nanstd(np.where(np.isfinite(own), own, np.nan), axis=0)
-
-    def share_off(found: FloatArray) -> Any:
-        return np.mean(~np.isclose(own, found, 0, small, equal_nan=True))
-
     # Where most outputs are equal, those of other draws are, too.
-    return bool(share_off(found) <= 0.1 * share_off(np.roll(found, 1, axis=0)))
+    off, by_chance = (
+        np.mean(~np.isclose(own, other, 0, small, equal_nan=True))
+        for other in (found, np.roll(found, 1, axis=0))
+    )
+    return bool(off <= 0.1 * by_chance)
 
 
 def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[FloatArray]:
@@ -247,29 +239,23 @@ def as_names(
     Without `names` they are its `own` ones, from the structure that outputs or inputs come in, else
     ``y[0]``, ``y[1]``, ... for outputs, ``f[0]``, ... for inputs.
     """
-    if own is not None and len(set(own)) != len(own):
-        raise ValueError(
-            f"the names of {kind}s must differ, got {', '.join(own)} from the keys; rename a key"
-        )
-    if names is None and own is not None:
-        return list(own)
-    if names is None:
-        letter = "y" if kind == "output" else "f"
-        return [f"{letter}[{j}]" for j in range(count)]
     if isinstance(names, str):
         raise TypeError(
             f"{kind}_names must be a sequence of names, got the string {names!r}; pass a list"
         )
-    texts = [str(name) for name in names]
+    letter = "y" if kind == "output" else "f"
+    defaults = own or [f"{letter}[{j}]" for j in range(count)]
+    texts = [str(name) for name in (defaults if names is None else names)]
     if len(texts) != count:
         raise ValueError(
             f"{kind}_names must hold one name per {kind}, {count}, got {len(texts)}; "
             f"name every {kind}, even those that are not shown"
         )
-    if len(set(texts)) != count:
-        repeated = ", ".join(sorted({text for text in texts if texts.count(text) > 1}))
-        raise ValueError(f"{kind}_names must differ, got {repeated} more than once; rename them")
-    if own is not None and texts != list(own) and set(texts) == set(own):
+    if repeated := sorted({text for text in texts if texts.count(text) > 1}):
+        raise ValueError(
+            f"{kind}_names must differ, got {', '.join(repeated)} more than once; rename them"
+        )
+    if own and texts != list(own) and set(texts) == set(own):
         raise ValueError(
             f"{kind}_names must be in the order of the {kind}s, {', '.join(own)}, got "
             f"{', '.join(texts)}; leave {kind}_names out: these are their names anyway"
@@ -289,32 +275,6 @@ def as_levels(name: str, levels: Sequence[float], most: float = 1.0) -> FloatArr
     return values
 
 
-def require_known(argument: str, given: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Raise if a dict of numbers or words for some outputs has the name of none."""
-    if unknown := [name for name in given if name not in names]:
-        raise ValueError(
-            f"{argument} must be those of outputs {', '.join(names)}, got the name {unknown[0]!r}; "
-            f"pass a dict of these names, or {argument} for all outputs"
-        )
-
-
-def limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
-    """The limits of each output."""
-    if limits is None:
-        return [[] for _ in names]
-    if not isinstance(limits, Mapping):
-        return [_numbers("limits", limits)] * len(names)
-    require_known("limits", limits, names)
-    return [_numbers(f"limits[{name!r}]", limits[name]) if name in limits else [] for name in names]
-
-
-def _numbers(name: str, value: ArrayLike) -> list[float]:
-    known = np.ravel(checks.as_numeric(name, value)).astype(np.float64)
-    if np.isnan(known).any():
-        raise ValueError(f"{name} must be numbers, got NaN; leave it out")
-    return known.tolist()
-
-
 def require_distinct(name: str, values: FloatArray) -> None:
     """Raise if columns of a table that are called by these numbers would have the same name."""
     if len({f"{value:g}" for value in values}) != values.size:
@@ -322,6 +282,30 @@ def require_distinct(name: str, values: FloatArray) -> None:
             f"{name} must differ in their first six digits, got {values.tolist()}; "
             "their names would be the same; make a table for each"
         )
+
+
+def by_output[T](argument: str, given: T | Mapping[str, T], names: Sequence[str]) -> list[T | None]:
+    """What is given for each output: one thing for all, or a dict for some, by name."""
+    if not isinstance(given, Mapping):
+        return [given] * len(names)
+    if unknown := [name for name in given if name not in names]:
+        raise ValueError(
+            f"{argument} must be those of outputs {', '.join(names)}, got the name {unknown[0]!r}; "
+            f"pass a dict of these names, or {argument} for all outputs"
+        )
+    return [given.get(name) for name in names]
+
+
+def limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
+    """The limits of each output."""
+    found = []
+    for name, own in zip(names, by_output("limits", limits, names), strict=True):
+        argument = f"limits[{name!r}]" if isinstance(limits, Mapping) else "limits"
+        values = np.ravel(checks.as_numeric(argument, np.empty(0) if own is None else own))
+        if np.isnan(values).any():
+            raise ValueError(f"{argument} must be numbers, got NaN; leave it out")
+        found.append(values.astype(np.float64).tolist())
+    return found
 
 
 def point_coordinates(batch_shape: Sequence[int]) -> dict[str, range]:

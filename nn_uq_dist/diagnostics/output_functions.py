@@ -7,7 +7,7 @@ program took ten seconds to compile. Points come in portions of one shape.
 """
 
 import math
-from functools import cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,16 +41,13 @@ class OutputFunctions:
         self.distribution = distribution
         self.num_outputs = math.prod(distribution.batch_shape)
         constants = distribution.mean, distribution.standard_deviation, *distribution.bounds
-        self.mean, self.sd, self.low, self.high = (self._each(part) for part in constants)
+        self.mean, self.sd, self.low, self.high = self.each(*constants)
 
-    def _each(self, value: jax.Array) -> FloatArray:
-        return np.broadcast_to(np.asarray(value, np.float64), (self.num_outputs,))
-
-    @cached_property
-    def moments(self) -> FloatArray:
-        """Means, standard deviations, skewness and excess kurtosis, ``(4, N_y)``."""
-        others = self.distribution.skewness, self.distribution.excess_kurtosis
-        return np.stack([self.mean, self.sd, *map(self._each, others)])
+    def each(self, *values: jax.Array) -> FloatArray:
+        """Constants of the distributions in float64, a row for each."""
+        return np.stack(
+            [np.broadcast_to(np.asarray(value, np.float64), self.num_outputs) for value in values]
+        )
 
     def scores_and_log_densities(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Normal scores and log densities at points, all of shape ``(p, N_y)``.
@@ -100,26 +97,21 @@ class Tails:
         # How far rounding may have moved a draw near an end of its support.
         rounding = 8 * eps * np.max(ends, axis=0, where=np.isfinite(ends), initial=0)
         # A distribution narrower than the rounding error is evaluated at its mean.
-        innermost = (
-            np.minimum(functions.low + rounding, functions.mean),
-            np.maximum(functions.high - rounding, functions.mean),
-        )
+        least = np.minimum(functions.low + rounding, functions.mean)
+        most = np.maximum(functions.high - rounding, functions.mean)
         values = draws.astype(np.float64)
         self.is_finite = np.isfinite(values)
         values = np.where(self.is_finite, values, functions.mean)
         low, high = functions.low - rounding, functions.high + rounding
         self.is_outside = (values < low) | (values > high)
-        self.points = np.where(self.is_outside, values, np.clip(values, *innermost))
-        starts = range(0, len(draws), POINTS_PER_CALL)
-        hidden = not progress or len(starts) < 2  # a single portion ends before a bar could move
-        shown = tqdm(
-            starts, "analytic distributions", delay=PROGRESS_DELAY, disable=hidden, leave=False
-        )
-        parts = [functions.scores(self.points[k : k + POINTS_PER_CALL]) for k in shown]
+        self.points = np.where(self.is_outside, values, np.clip(values, least, most))
+        options: Any = {"delay": PROGRESS_DELAY, "disable": not progress, "leave": False}
+        starts = tqdm(range(0, len(draws), POINTS_PER_CALL), "analytic distributions", **options)
+        parts = [functions.scores(self.points[k : k + POINTS_PER_CALL]) for k in starts]
         self.scores = np.where(self.is_finite, np.concatenate(parts), np.nan)
 
     def probabilities(self) -> FloatArray:
-        """The probability integral transform ``F(x)``, clipped to 2.2e-16 from 0 and 1."""
+        """The probability integral transform ``F(x)``, 2.2e-16 or more from 0 and 1; else NaN."""
         from scipy.special import ndtr
 
         tail = np.maximum(ndtr(-np.abs(self.scores)), CLIP)

@@ -7,8 +7,8 @@ given, and returns the Matplotlib figure. Without `ax` it makes a figure by ``py
 """
 
 from nn_uq_dist.plots._plot_band import plot_band as plot_band
-from nn_uq_dist.plots._plot_calibration import plot_calibration as plot_calibration
 from nn_uq_dist.plots._plot_joint import plot_joint as plot_joint
+from nn_uq_dist.plots._plot_outputs import plot_calibration as plot_calibration
 from nn_uq_dist.plots._plot_outputs import plot_marginals as plot_marginals
 from nn_uq_dist.plots._plot_outputs import plot_tails as plot_tails
 from nn_uq_dist.plots._plot_sensitivity import plot_sensitivity as plot_sensitivity

@@ -1,7 +1,7 @@
 """Quantile bands of the outputs, or of one output over points; error bars where no order is."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -10,13 +10,8 @@ from scipy.special import ndtr
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics.arguments import Limits, Marginals, NetworkDraws
-from nn_uq_dist.plots import _panels
-from nn_uq_dist.plots._panels import BLUE, GRAY, PALE, SKY, SMALL, VERMILION
-from nn_uq_dist.plots._shown import INNER, LEVELS, MEDIAN, OUTER, Outputs, Shown, Units, prepare
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from nn_uq_dist.plots import _shared
+from nn_uq_dist.plots._shared import BLUE, GRAY, Axes, Figure, Outputs, Shown, Units
 
 PAGE_INCHES = 7.0
 BESIDE = 0.14  # from a place, where error bars of model and draws stand
@@ -36,7 +31,7 @@ def plot_band(
     output_names: Sequence[str] | None = None,
     point_names: Sequence[str] | None = None,
     ax: Any = None,
-) -> "Figure":
+) -> Figure:
     """Plot the median and quantiles of the outputs, or of one output at several points.
 
     The bands are from the 5 to the 95% and from the 25 to the 75% quantile. At positions `x` they
@@ -96,107 +91,101 @@ def plot_band(
     >>> print(line.get_ydata().round(2) + 0.0)
     [0. 0. 1.]
     """
-    shown = prepare(
+    shown = _shared.prepare(
         model, draws, outputs, output_names, units=units, limits=limits, point_names=point_names,
         over_points=True,
     )  # fmt: skip
     kind = "output" if shown.output is None else "point"
-    positions = _as_positions(x, len(shown.names), kind)
+    positions = np.arange(len(shown.names), dtype=np.float64)
+    if x is not None:
+        positions = _as_positions(x, len(shown.names), kind)
     if deviation and any(shown.limits):
         raise ValueError("limits must be None with deviation=True, which shows no values")
-    (axis,) = _panels.panels("plot_band", 1, ax, inches=(PAGE_INCHES, 3.4))
+    (axis,) = _shared.panels("plot_band", 1, ax, inches=(PAGE_INCHES, 3.4))
     origin = shown.functions.mean if deviation else 0.0
-    bands = shown.bands() - origin
-    of_draws = None
-    if shown.draws is not None:
-        found = [np.quantile(y if y.size else [np.nan], LEVELS) for y in shown.columns]
-        of_draws = np.transpose(found) - origin
-    (_draw_bars if x is None else _draw_bands)(axis, positions, shown.word, bands, of_draws)
+    quantiles = [shown.bands() - origin]
+    if found := [np.quantile(y if y.size else [np.nan], _shared.LEVELS) for y in shown.columns]:
+        quantiles.append(np.transpose(found) - origin)
     if x is None:
-        _panels.write_names(
-            axis, "x", positions, shown.names if isinstance(units, str) else shown.labels
-        )
+        _draw_bars(axis, positions, shown.word, quantiles)
+        ticks, places = shown.names if isinstance(units, str) else shown.labels, shown.names
+        _shared.write_names(axis, "x", positions, ticks)
         axis.set_xlim(-0.6, len(positions) - 0.4)
+    else:
+        _draw_bands(axis, positions, shown.word, quantiles)
+        places = [f"{at:g}" for at in positions]
     axis.margins(y=0.12)
-    places = shown.names if x is None else [f"{at:g}" for at in positions]
-    _add_limits(axis, shown, positions, places, bands[2])
+    _add_limits(axis, shown, positions, places)
     lines = [f"{kind} {name}: {n}" for j, name in enumerate(shown.names) for n in shown.notes(j)]
     if len(lines) > 3:
         lines[3:] = [f"and of {len(lines) - 3} others"]
-    _panels.add_note(axis, lines)
-    of_all = units if isinstance(units, str) else ""
-    subject = ylabel if ylabel is not None else shown.output or of_all
-    axis.set_ylabel(f"{subject}, deviation from the mean".lstrip(" ,") if deviation else subject)
-    axis.set_xlabel(kind if xlabel is None else xlabel)
-    return _panels.finished([axis], ax)
+    _shared.add_note(axis, lines)
+    subject = shown.output or (units if isinstance(units, str) else "")
+    subject = subject if ylabel is None else ylabel
+    if deviation:
+        subject = f"{subject}, deviation from the mean".lstrip(" ,")
+    axis.set(xlabel=kind if xlabel is None else xlabel, ylabel=subject)
+    return _shared.finished([axis], ax)
 
 
-def _draw_bands(
-    axis: "Axes", x: FloatArray, word: str, bands: FloatArray, of_draws: FloatArray | None
-) -> None:
-    axis.plot(x, bands[2], color=BLUE, lw=1.6, label=f"{word}: {MEDIAN}")
-    axis.fill_between(x, bands[0], bands[4], color=PALE, lw=0, label=OUTER)
-    axis.fill_between(x, bands[1], bands[3], color=SKY, lw=0, label=INNER)
-    if of_draws is not None:
-        names = ["the same of the draws", *[None] * 4]
-        for values, name, style in zip(of_draws, names, ("--", ":", "-", ":", "--"), strict=True):
-            axis.plot(x, values, style, color=GRAY, lw=1, label=name)
+def _draw_bands(axis: Axes, x: FloatArray, word: str, quantiles: list[FloatArray]) -> None:
+    """Bands of the model, and lines of the draws if there are any."""
+    bands, *of_draws = quantiles
+    axis.plot(x, bands[2], color=BLUE, lw=1.6, label=f"{word}: {_shared.MEDIAN}")
+    axis.fill_between(x, bands[0], bands[4], color=_shared.PALE, lw=0, label=_shared.OUTER)
+    axis.fill_between(x, bands[1], bands[3], color=_shared.SKY, lw=0, label=_shared.INNER)
+    for values in of_draws:
+        for k, style in enumerate(("--", ":", "-", ":", "--")):
+            name = None if k else "the same of the draws"
+            axis.plot(x, values[k], style, color=GRAY, lw=1, label=name)
 
 
-def _draw_bars(
-    axis: "Axes", x: FloatArray, word: str, bands: FloatArray, of_draws: FloatArray | None
-) -> None:
-    sides = [(bands, BLUE, f"{word}: {MEDIAN} (dot), {INNER} (thick), {OUTER} (thin)")]
-    if of_draws is not None:
-        sides.append((of_draws, GRAY, "the same of the draws"))
-    for k, (values, color, name) in enumerate(sides):
-        at = x + BESIDE * (2 * k - len(sides) + 1)
+def _draw_bars(axis: Axes, x: FloatArray, word: str, quantiles: list[FloatArray]) -> None:
+    """Error bars of the model, and of the draws beside them."""
+    words = f"{_shared.MEDIAN} (dot), {_shared.INNER} (thick), {_shared.OUTER} (thin)"
+    names = f"{word}: {words}", "the same of the draws"
+    for k, values in enumerate(quantiles):
+        at, color = x + BESIDE * (2 * k - len(quantiles) + 1), (BLUE, GRAY)[k]
         axis.plot(at, values[2], "o", color=color, mfc="white", ms=4, zorder=3)
         axis.vlines(at, values[0], values[4], color, lw=1)
-        axis.vlines(at, values[1], values[3], color, lw=3.5, label=name)
+        axis.vlines(at, values[1], values[3], color, lw=3.5, label=names[k])
 
 
-def _add_limits(
-    axis: "Axes", shown: Shown, positions: FloatArray, names: Sequence[str], medians: FloatArray
-) -> None:
+def _add_limits(axis: Axes, shown: Shown, positions: FloatArray, names: Sequence[str]) -> None:
     """Draw a line for each limit at the places that have it, with the largest probability."""
     for k, limit in enumerate(sorted({limit for own in shown.limits for limit in own})):
-        places = np.array([limit in own for own in shown.limits])
-        scores = shown.scores_at(limit)
-        is_upper = np.median(medians[places]) < limit
-        beyond = np.where(places, ndtr(-scores if is_upper else scores), -1.0)
-        worst = int(np.argmax(beyond))
-        shown_as = f"{beyond[worst]:.2g}"
-        text = f"P({'>' if is_upper else '<'} {limit:g}) = {shown_as}"
-        if places.sum() > 1:
-            ties = [j for j in np.flatnonzero(places).tolist() if f"{beyond[j]:.2g}" == shown_as]
+        places = np.flatnonzero([limit in own for own in shown.limits])
+        scores = shown.scores_at(limit)[places]
+        is_upper = np.median(scores) > 0
+        beyond = ndtr(-scores if is_upper else scores)
+        largest = f"{beyond.max():.2g}"
+        text = f"P({'>' if is_upper else '<'} {limit:g}) = {largest}"
+        if places.size > 1:
+            ties = places[[f"{share:.2g}" == largest for share in beyond]].tolist()
             text = f"largest {text}, at {_words(ties, names)}"
-        if places.all():
-            axis.axhline(limit, color=VERMILION, lw=1.2)
+        if places.size == positions.size:
+            axis.axhline(limit, color=_shared.VERMILION, lw=1.2)
         else:
             at = positions[places]
-            axis.hlines([limit] * at.size, at - 0.4, at + 0.4, VERMILION, lw=1.2)
+            axis.hlines(np.full(at.size, limit), at - 0.4, at + 0.4, _shared.VERMILION, lw=1.2)
         # Above the axes, where nothing is drawn.
         axis.annotate(
             text, (1, 1), xycoords="axes fraction", xytext=(0, 3 + 11 * k),
-            textcoords="offset points", ha="right", color=VERMILION, fontsize=SMALL,
+            textcoords="offset points", ha="right", color=_shared.VERMILION, fontsize=_shared.SMALL,
         )  # fmt: skip
 
 
 def _words(ties: Sequence[int], names: Sequence[str]) -> str:
     """The names of places in ascending order; of several in a row the first and the last."""
-    first, last = ties[0], ties[-1]
+    first, last = names[ties[0]], names[ties[-1]]
     if len(ties) == 1:
-        return names[first]
-    if last - first == len(ties) - 1:
-        return f"{names[first]} to {names[last]}"
-    return f"{names[first]} and {len(ties) - 1} more"
+        return first
+    is_row = ties[-1] - ties[0] == len(ties) - 1
+    return f"{first} to {last}" if is_row else f"{first} and {len(ties) - 1} more"
 
 
-def _as_positions(x: ArrayLike | None, count: int, kind: str) -> FloatArray:
-    """Return positions along the horizontal axis, ascending: 0, 1, ... unless given."""
-    if x is None:
-        return np.arange(count, dtype=np.float64)
+def _as_positions(x: ArrayLike, count: int, kind: str) -> FloatArray:
+    """Return the positions along the horizontal axis, ascending."""
     positions = np.asarray(checks.as_numeric("x", np.asarray(x)), np.float64)
     if positions.shape != (count,):
         raise ValueError(

@@ -1,7 +1,7 @@
 """Sobol indices of outputs and inputs as a heat map."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,11 +10,8 @@ from nn_uq_dist.diagnostics import sensitivity
 from nn_uq_dist.diagnostics.arguments import as_model, as_names
 from nn_uq_dist.inference import SobolIndices
 from nn_uq_dist.linearization import CorrectedLinearization, Linearization, LinearModel
-from nn_uq_dist.plots._panels import LIGHT_GRAY, LONGEST_LINE, SMALL, panels, write_names
-from nn_uq_dist.plots._shown import Outputs, as_outputs
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from nn_uq_dist.plots import _shared
+from nn_uq_dist.plots._shared import LIGHT_GRAY, LONGEST_LINE, SMALL, Figure, Outputs, write_names
 
 MOST_TEXTS = 200
 
@@ -26,7 +23,7 @@ def plot_sensitivity(
     output_names: Sequence[str] | None = None,
     input_names: Sequence[str] | None = None,
     ax: Any = None,
-) -> "Figure":
+) -> Figure:
     """Plot the share of the variance of each output that is due to each input.
 
     One row per output and one column per input: the first-order Sobol indices of the tangent or of
@@ -82,11 +79,11 @@ def plot_sensitivity(
         values, is_additive = found.values, bool(found.attrs["additive"])
         kinds = {Linearization: "linearized", CorrectedLinearization: "corrected"}
         kind = kinds.get(type(model), "model")
-    places = as_outputs(outputs, names)
+    places = _shared.as_places(outputs, names)
     names, shares = [names[place] for place in places], 100 * values[places]
     left = 0.6 + 0.065 * min(max(map(len, names)), LONGEST_LINE)
     inches = min(7.0, left + max(2.9, 0.42 * len(columns))), min(9.0, 1.5 + 0.3 * len(names))
-    (axis,) = panels("plot_sensitivity", 1, ax, inches=inches)
+    (axis,) = _shared.panels("plot_sensitivity", 1, ax, inches=inches)
     figure: Any = axis.get_figure(root=True)
     axis.set_facecolor(LIGHT_GRAY)  # of rows without a variance
     top = float(np.nanmax(shares, initial=0.0)) or 1.0
@@ -94,22 +91,19 @@ def plot_sensitivity(
     if shares.size <= MOST_TEXTS:
         size = SMALL - (len(columns) > 16)
         for row, column in np.argwhere(~np.isnan(shares)).tolist():
-            color = "white" if shares[row, column] > 0.6 * top else "black"
-            text = f"{shares[row, column]:.0f}"
-            axis.text(column, row, text, color=color, fontsize=size, ha="center", va="center")
+            share = shares[row, column]
+            style: Any = {"color": "white" if share > 0.6 * top else "black", "fontsize": size}
+            axis.text(column, row, f"{share:.0f}", ha="center", va="center", **style)
     else:
         figure.colorbar(image, ax=axis, label="%")
     for row in np.flatnonzero(np.isnan(shares).all(axis=1)).tolist():
         middle = (len(columns) - 1) / 2
         axis.text(middle, row, "constant", fontsize=SMALL, ha="center", va="center")
-    title = f"share of variance (%), {kind}"
-    if not is_additive:
-        title += "\nfirst-order indices: rows need not sum to 100"
-    axis.set_title(title, fontsize="medium")
+    more = "" if is_additive else "\nfirst-order indices: rows need not sum to 100"
+    axis.set_title(f"share of variance (%), {kind}{more}", fontsize="medium")
     write_names(axis, "x", np.arange(len(columns)), columns)
     write_names(axis, "y", np.arange(len(names)), names)
     axis.tick_params(length=0)
-    axis.set_xlabel("input")
-    axis.set_ylabel("output")
+    axis.set(xlabel="input", ylabel="output")
     axis.spines[:].set_visible(False)
     return figure

@@ -70,14 +70,11 @@ def test_tables_and_trees(lin, pairs):
 
 def test_figures(lin, pairs):
     two = ["zeta", "alpha[1]"]
-    for plot in (plots.plot_marginals, plots.plot_tails):
-        figure = plot(lin, pairs, outputs=two)
-        assert [axis.get_xlabel() for axis in figure.axes] == two
-        for axis in figure.axes:
-            low, high = axis.get_xlim()
-            assert low < MEANS[axis.get_xlabel()] < high
-    axes = plots.plot_calibration(lin, pairs, outputs=two).axes
-    assert [axis.get_title() for axis in axes] == two
+    figure = plots.plot_marginals(lin, pairs, outputs=two)
+    assert [axis.get_xlabel() for axis in figure.axes] == two
+    for axis in figure.axes:
+        low, high = axis.get_xlim()
+        assert low < MEANS[axis.get_xlabel()] < high
     axis = plots.plot_joint(lin, pairs, outputs=two).axes[2]
     assert [axis.get_xlabel(), axis.get_ylabel()] == two
     (axis,) = plots.plot_sensitivity(lin, outputs=two).axes
@@ -101,14 +98,10 @@ def test_a_batch_has_the_names_and_a_fan_takes_one():
 
 def test_names_in_another_order_are_refused(lin, pairs):
     given = ["wind", "angle[0]", "angle[1]"]
-    for call in (diagnostics.sensitivity, plots.plot_sensitivity):
-        with pytest.raises(ValueError, match=r"input_names must be in the order .*leave input_na"):
-            call(lin, input_names=given)
-    for call in (diagnostics.summary, diagnostics.to_datatree, plots.plot_marginals):
-        with pytest.raises(ValueError, match=r"output_names must be in the order .*alpha\[0\]"):
-            call(lin, pairs, output_names=OUTPUTS[::-1])
+    with pytest.raises(ValueError, match=r"input_names must be in the order .*leave input_na"):
+        diagnostics.sensitivity(lin, input_names=given)
     with pytest.raises(ValueError, match=r"output_names must be in the order .*alpha\[0\]"):
-        diagnostics.table(lin, output_names=OUTPUTS[::-1])
+        diagnostics.summary(lin, pairs, output_names=OUTPUTS[::-1])
     # Other names are those of the user.
     assert diagnostics.table(lin, output_names=["a", "b", "c"]).index.tolist() == ["a", "b", "c"]
 
@@ -119,9 +112,8 @@ def test_messages_and_the_output_of_a_failure_have_names(lin):
         flat.marginals()
     with pytest.raises(TypeError, match=r"output must be .* out of alpha\[0\].* got 'beta'"):
         nuq.failure_probability(network, f, KEY, 10.5, output="beta")
-    options = {"num_runs": 1000, "progress": False}
-    by_name, by_place = (
-        nuq.failure_probability(network, f, KEY, 10.5, output=k, **options) for k in ("zeta", 2)
-    )
-    assert by_name.probability == by_place.probability
-    assert by_name.probability == pytest.approx(1 / 12, rel=0.1)
+    numbers = [
+        nuq.failure_probability(network, f, KEY, 10.5, output=k, num_runs=1000, progress=False)
+        for k in ("zeta", 2)
+    ]
+    assert numbers[0].probability == numbers[1].probability == pytest.approx(1 / 12, rel=0.1)

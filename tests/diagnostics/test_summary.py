@@ -1,4 +1,4 @@
-"""Tables of diagnostics: every number against SciPy or brute force, errors by repetition."""
+"""The table `summary`: numbers against SciPy or brute force, errors by repetition, pairs."""
 
 import pickle
 import re
@@ -13,10 +13,12 @@ import scipy.optimize
 import scipy.stats
 from arviz_stats.base import array_stats
 
+from nn_uq_dist import Input, linearize, paired_draws
 from nn_uq_dist.diagnostics import JointSummary, summary
-from nn_uq_dist.diagnostics._statistics import uniformity_p_value
-from nn_uq_dist.distributions import LinearizedMarginal
-from nn_uq_dist.plots._plot_calibration import dkw_half_width
+from nn_uq_dist.diagnostics._summary import uniformity_p_value
+from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails
+from nn_uq_dist.distributions import LinearizedMarginal, as_output_distribution
+from nn_uq_dist.sampling import PairedDraws, paired_statistics
 
 pytestmark = pytest.mark.viz
 
@@ -79,7 +81,7 @@ def test_p_values_are_calibrated_on_draws_of_the_distribution_itself():
     draws = distribution.sample(jax.random.key(5), (1_000,))
     table = summary(distribution, draws)
     assert 10 <= (table["pit", "p_value"] < 0.05).sum() <= 40
-    band = dkw_half_width(1_000)
+    band = np.sqrt(np.log(40) / 2000)
     assert 10 <= (table["kolmogorov_smirnov", "monte_carlo"] > band).sum() <= 40
     # By the rule: 0.5% by the distance, 3 x 0.27% by the moments, and 0.3% by each tail of .01, of
     # which ten draws are expected: 10 of 500, and three standard deviations.
@@ -218,3 +220,121 @@ def test_verdict_does_not_take_the_skewness_of_a_distribution_for_an_error():
     assert words[0] == "noise: no difference beyond chance"
     assert "instead of +2)" in words[1]
     assert "beyond the support" in words[1]
+
+
+# Two outputs each, and the same in SciPy's words.
+SKEWED = {
+    "float32": (
+        lambda: dist.Exponential(jnp.array([2.0, 1 / 3])),
+        [scipy.stats.expon(0, 0.5), scipy.stats.expon(0, 3)],
+    ),
+    "float64": (
+        lambda: dist.LogNormal(jnp.array([0.0, 1.0]), jnp.array([0.5, 0.3])),
+        [scipy.stats.lognorm(0.5), scipy.stats.lognorm(0.3, scale=np.e)],
+    ),
+}
+
+
+def test_both_tails_are_resolved(precision):
+    make, known = SKEWED[precision]
+    levels = np.array([1e-12, 0.01, 0.3])
+    x = np.stack([[*of.ppf(levels), *of.isf(levels)] for of in known], axis=1)
+    tails = Tails(OutputFunctions(as_output_distribution(make())), x)
+    p = tails.probabilities()
+    expected = np.stack([levels, levels], axis=1)
+    np.testing.assert_allclose(p[:3], expected, rtol=1e-3)
+    np.testing.assert_allclose(1 - p[3:], expected, rtol=1e-3)
+    scores = scipy.stats.norm.ppf(levels)
+    expected = np.stack([[*scores, *-scores]] * 2, axis=1)
+    np.testing.assert_allclose(tails.normal_scores(), expected, rtol=1e-3)
+
+
+def test_draws_beyond_one_end_are_outside():
+    make, known = SKEWED["float32"]
+    x = np.stack([of.rvs(5_000, random_state=np.random.default_rng(0)) for of in known], axis=1)
+    x[:50] = [-0.1, -0.5]
+    x[50:60] = 0.0  # at the end itself
+    tails = Tails(OutputFunctions(as_output_distribution(make())), x)
+    np.testing.assert_array_equal(tails.is_outside.sum(axis=0), [50, 50])
+    np.testing.assert_array_equal(tails.scores[:50], -np.inf)
+    np.testing.assert_array_equal(tails.normal_scores()[:50], -38)
+    table = summary(make(), x)
+    np.testing.assert_allclose(table["draws", "outside_support"], 0.01)
+    assert (table["kolmogorov_smirnov", "monte_carlo"] > 0.01).all()
+
+
+KEY = jax.random.key(0)
+STATISTICS = ("mean", "sd", "skewness", "q0.05", "q0.5", "q0.95", "lower_tail_0.05",
+              "upper_tail_0.05")  # fmt: skip
+ASKED = {"quantiles": [0.05, 0.5, 0.95], "tails": [0.05]}
+
+
+def exponential(f):
+    """Log-uniform, 0.7 times the input in the exponent; and twice that."""
+    return jnp.exp(jnp.array([0.7, 1.4]) * f[0])
+
+
+LIN = linearize(exponential, Input.box([0.0], half_width=0.5))
+
+
+@pytest.mark.slow
+def test_the_table_has_the_statistics_of_the_pairs():
+    pairs = paired_draws(exponential, LIN, KEY, 1000, progress=False)
+    table, plain = (summary(LIN, draws, **ASKED) for draws in (pairs, pairs.network))
+    found = paired_statistics(pairs)
+    ends = [found.exceedance(table[name, "analytic"].to_numpy()) for name in ("q0.05", "q0.95")]
+    quantiles = [found.quantile(level) for level in ASKED["quantiles"]]
+    estimates = [found.mean, found.sd, found.skewness, *quantiles, *ends]
+    for name, (value, error, _) in zip(STATISTICS, estimates, strict=True):
+        share = 1 - value if name == "lower_tail_0.05" else value
+        np.testing.assert_allclose(table[name, "monte_carlo"], share, rtol=1e-6)
+        np.testing.assert_allclose(table[name, "standard_error"], error, rtol=1e-6)
+        if "tail" not in name:
+            np.testing.assert_array_equal(table[name, "analytic"], plain[name, "analytic"])
+            difference = table[name, "analytic"] - table[name, "monte_carlo"]
+            np.testing.assert_array_equal(table[name, "error"], difference)
+            assert (error < 0.8 * plain[name, "standard_error"]).all()
+    # Nothing else than the sharper distance has changed.
+    same = [c for c in plain.columns if c[0] not in {*STATISTICS, "kolmogorov_smirnov", "verdict"}]
+    assert table[same].equals(plain[same])
+
+
+@pytest.mark.slow
+def test_pairs_see_what_as_many_plain_draws_do_not():
+    lin = linearize(exponential, Input.normal([0.0], 0.05))
+    pairs = paired_draws(exponential, lin, KEY, 200, progress=False)
+    assert (summary(lin, pairs.network)["verdict", "dominates"] == "noise").all()
+    table = summary(lin, pairs)
+    assert (table["verdict", "dominates"] == "linearization").all()
+    assert table["verdict", "words"].str.contains("shifted").all()
+    # The mean of a lognormal, which the tangent takes for 1.
+    exact = np.exp(np.array([0.035, 0.07]) ** 2 / 2)
+    np.testing.assert_allclose(table["mean", "error"], 1 - exact, rtol=0.1)
+    floor = table["kolmogorov_smirnov", "noise_floor"]
+    assert (floor < 0.5 * scipy.stats.kstwobign.mean() / np.sqrt(200)).all()
+
+
+def test_the_distribution_need_not_be_the_linear_one():
+    # The network's own distribution, lognormal; from pairs with a tangent that is far off.
+    lin = linearize(exponential, Input.normal([0.0], 0.25))
+    pairs = paired_draws(exponential, lin, KEY, 1000, progress=False)
+    table = summary(dist.LogNormal(0.0, jnp.array([0.175, 0.35])), pairs, **ASKED)
+    assert (table["verdict", "dominates"] == "noise").all(), table["verdict", "words"].tolist()
+    for name in ("mean", "sd", "q0.05", "q0.5", "q0.95", "lower_tail_0.05", "upper_tail_0.05"):
+        part = table[name]
+        off = part["monte_carlo"] - 0.05 if "tail" in name else part["error"]
+        assert (off.abs() < 4 * part["standard_error"]).all()
+    tangent = summary(lin, pairs, **ASKED)
+    assert (tangent["verdict", "dominates"] == "linearization").all()
+
+
+def test_outputs_with_few_finite_pairs_are_unknown():
+    pairs = paired_draws(exponential, LIN, KEY, 200, progress=False)
+    network = pairs.network.copy()
+    network[150:, 0], network[50:, 1] = np.nan, np.inf
+    with pytest.warns(RuntimeWarning, match=r"y\[0\]: 50, y\[1\]: 150"):
+        table = summary(LIN, PairedDraws(pairs.inputs, network, pairs.linear, LIN, KEY))
+    assert np.isfinite(table.loc["y[0]", ("mean", "standard_error")])
+    values = table.loc["y[1]"][["mean", "sd"]]
+    assert values.loc[:, ["monte_carlo", "standard_error"]].isna().all()
+    assert table.loc["y[1]", ("verdict", "dominates")] == "unknown"

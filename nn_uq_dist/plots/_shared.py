@@ -1,27 +1,47 @@
-"""Which outputs a figure shows, their distributions, draws and limits."""
+"""What figures share: the shown outputs with draws and limits; axes, legends, and names on axes."""
 
 import dataclasses
 import itertools
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from nn_uq_dist import distributions
-from nn_uq_dist.basics.checks import as_indices
+from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics import arguments
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions
-from nn_uq_dist.plots._panels import BEHIND, BLUE, GRAY, SMALL, VERMILION, add_note, wrapped
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    import matplotlib.axes
+    import matplotlib.figure
 
+# Evaluated only if someone asks: Matplotlib may be missing.
+type Axes = matplotlib.axes.Axes
+type Figure = matplotlib.figure.Figure
 type Units = str | Mapping[str, str]
 type Outputs = int | str | Sequence[int | str]
+
+# From the palette of M. Okabe and K. Ito, Color Universal Design (2008), which readers with any
+# color vision can tell apart; the lines also differ in lightness, for print without color.
+# Bands are opaque, so that they look as in the legend where one lies on the other.
+BLUE, SKY, PALE, VERMILION = "#0072B2", "#97D1F1", "#CCE9F8", "#D55E00"
+LIGHT_GRAY, GRAY = "#C4C4C4", "#606060"
+
+PANEL_INCHES = (2.6, 2.0)
+LONGEST_LINE = 26  # characters of the standard font that are as wide as a panel
+# The smallest font that prints legibly, for notes and ticks.
+SMALL = 8
+# Keeps words legible that stand on lines.
+BEHIND = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 1}
+# More names along an axis than this are not all written.
+MOST_NAMES = 40
 
 GRID_POINTS = 401
 NUM_BINS = 50
@@ -52,11 +72,10 @@ class Shown:
     def word(self) -> str:
         """What the legend calls the distributions."""
         of = self.functions.distribution
-        if isinstance(of, distributions.NoisyMarginal):
-            of = of.base
-        if isinstance(of, distributions.CorrectedMarginal):
-            return "corrected"
-        return "linearized" if isinstance(of, distributions.LinearizedMarginal) else UNKNOWN
+        kind = type(of.base if isinstance(of, distributions.NoisyMarginal) else of)
+        known = {distributions.LinearizedMarginal: "linearized",
+                 distributions.CorrectedMarginal: "corrected"}  # fmt: skip
+        return known.get(kind, UNKNOWN)
 
     def bands(self) -> FloatArray:
         """Quantiles at the levels of the bands, shape ``(5, len(names))``."""
@@ -75,7 +94,7 @@ class Shown:
         x = np.linspace(low, high, GRID_POINTS)
         return x, np.exp(of.scores_and_log_densities(x)[1])
 
-    def draw_density(self, axis: "Axes", j: int) -> None:
+    def draw_density(self, axis: Axes, j: int) -> None:
         """Draw the density of an output over the histogram of all of its draws."""
         x, density = (values[:, j] for values in self.densities)
         if self.draws is not None:
@@ -98,7 +117,7 @@ class Shown:
         """Normal scores of all outputs at a limit."""
         return self.functions.scores(np.full((1, len(self.names)), limit))[0]
 
-    def describe(self, axis: "Axes", j: int) -> None:
+    def describe(self, axis: Axes, j: int) -> None:
         """Write the label of an output, its limits and notes."""
         axis.set_xlabel(wrapped(self.labels[j]))
         axis.margins(x=0.04)
@@ -114,7 +133,7 @@ class Shown:
             )  # fmt: skip
         add_note(axis, self.notes(j))
 
-    def free_part(self, axis: "Axes") -> tuple[float, float]:
+    def free_part(self, axis: Axes) -> tuple[float, float]:
         """Ends of the widest part of the first panel without a limit, in shares of its width."""
         low, high = axis.get_xlim()
         ends = sorted([0.0, 1.0, *((limit - low) / (high - low) for limit in self.limits[0])])
@@ -124,13 +143,17 @@ class Shown:
         """The smaller of the probabilities above and below a limit, and the share of the draws."""
         score = self.scores_at(limit)[j]
         words = f"P({'>' if score > 0 else '<'} {limit:g}) = {ndtr(-abs(score)):#.2g}"
-        if self.draws is not None and (column := self.columns[j]).size:
-            if self.draws.dtype.kind == "f":  # a limit of .1 is not below a float32 of .1
-                limit = float(self.draws.dtype.type(limit))
-            beyond = np.mean(column > limit if score > 0 else column < limit)
-            error = math.sqrt(beyond * (1 - beyond) / column.size)
-            words += f"\ndraws {_with_error(beyond, error)}"
-        return words
+        if self.draws is None or not (column := self.columns[j]).size:
+            return words
+        if self.draws.dtype.kind == "f":  # a limit of .1 is not below a float32 of .1
+            limit = float(self.draws.dtype.type(limit))
+        share = float(np.mean(column > limit if score > 0 else column < limit))
+        error = math.sqrt(share * (1 - share) / column.size)
+        # To the first digit of the error.
+        decimals = max(-math.floor(math.log10(error)), 0) if error else 6
+        if decimals > 5:
+            return f"{words}\ndraws {share:.2g}" + (f" ± {error:.1g}" if error else "")
+        return f"{words}\ndraws {share:.{decimals}f} ± {error:.{decimals}f}"
 
     def require_enough(self) -> None:
         """Raise if an output has too few finite draws."""
@@ -140,16 +163,6 @@ class Shown:
                 f"every shown output must have at least {arguments.MINIMUM_DRAWS} finite draws, "
                 f"got {', '.join(few)}; leave such outputs out with outputs="
             )
-
-
-def _with_error(value: float, error: float) -> str:
-    """A share and its standard error, to the first digit of the error."""
-    if not error:
-        return f"{value:.2g}"
-    decimals = max(-math.floor(math.log10(error)), 0)
-    if decimals > 5:
-        return f"{value:.2g} ± {error:.1g}"
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
 
 
 def prepare(
@@ -170,49 +183,117 @@ def prepare(
     arguments.require_numbers("functions that plot", model, draws, limits)
     distribution, shape = arguments.as_marginals(model, batched=over_points)
     names = arguments.names_of_outputs(model, output_names, shape[-1])
-    columns = as_outputs(outputs, names)
+    places = as_places(outputs, names)
     of_limits, of_labels = arguments.limits_of(limits, names), labels_of(names, units)
-    own_limits, labels = [of_limits[k] for k in columns], [of_labels[k] for k in columns]
-    names, output = [names[k] for k in columns], None
+    own_limits, labels = [of_limits[k] for k in places], [of_labels[k] for k in places]
+    names, output = [names[k] for k in places], None
     if len(shape) > 1:
-        if len(shape) > 2 or len(columns) != 1:
+        if len(shape) > 2 or len(places) != 1:
             raise ValueError(
                 "outputs must name one output of one row of points, got "
-                f"{len(columns)} outputs of batch shape {shape}; pass outputs=[0], or take model[i]"
+                f"{len(places)} outputs of batch shape {shape}; pass outputs=[0], or take model[i]"
             )
-        (output,), num_points = labels, shape[0]
-        own_limits = own_limits * num_points
-        columns = [k * shape[1] + columns[0] for k in range(num_points)]
-        names = labels = [str(k) for k in range(num_points)]
+        (output,), count = labels, shape[0]
+        own_limits, places = own_limits * count, [k * shape[1] + places[0] for k in range(count)]
+        names = labels = [str(k) for k in range(count)]
         if point_names is not None:
-            names = labels = arguments.as_names("point", point_names, num_points)
+            names = labels = arguments.as_names("point", point_names, count)
     elif point_names is not None:
         raise ValueError("point_names must be None without a batch; use output_names")
-    if columns != list(range(math.prod(shape))):
+    if places != list(range(math.prod(shape))):
         distribution = distributions.as_output_distribution(
-            distributions.batch_entries(distribution, np.array(columns))
+            distributions.batch_entries(distribution, np.array(places))
         )
-    values = None if draws is None else arguments.as_draws(model, draws, shape)[:, columns]
+    values = None if draws is None else arguments.as_draws(model, draws, shape)[:, places]
     finite = [] if values is None else arguments.finite_draws(values, names)
     functions = OutputFunctions(distribution)
-    return Shown(functions, columns, names, labels, own_limits, output, values, finite)
+    return Shown(functions, places, names, labels, own_limits, output, values, finite)
 
 
-def as_outputs(outputs: Outputs | None, names: Sequence[str]) -> list[int]:
+def as_places(outputs: Outputs | None, names: Sequence[str]) -> list[int]:
     """Return the positions of the outputs to show, which are given as positions or names."""
     chosen = range(len(names)) if outputs is None else outputs
-    return list(as_indices(chosen, len(names), "outputs", names))
+    return list(checks.as_indices(chosen, len(names), "outputs", names))
 
 
 def labels_of(names: Sequence[str], units: Units | None) -> list[str]:
     """Return the names with their units."""
-    if units is None:
-        return list(names)
-    if not isinstance(units, str | Mapping):
+    if not isinstance(units, str | Mapping | None):
         raise TypeError(
             f"units must be a text or a dict of texts by output, got {type(units).__name__}; pass "
             f"'m' or {{{names[0]!r}: 'm'}}"
         )
-    of = dict.fromkeys(names, units) if isinstance(units, str) else units
-    arguments.require_known("units", of, names)
-    return [f"{name} ({of[name]})" if name in of else name for name in names]
+    of_each = zip(names, arguments.by_output("units", units, names), strict=True)
+    return [name if unit is None else f"{name} ({unit})" for name, unit in of_each]
+
+
+def panels(
+    name: str, count: int, ax: Any, shape: Sequence[int] = (), inches: Sequence[float] = ()
+) -> list[Axes]:
+    """Return as many axes as there are panels: the given ones, or those of a new figure.
+
+    A new one has `shape`, rows and columns, if it is given, and then axes at all places.
+    """
+    checks.require_extra("matplotlib", f"plots.{name}")
+    import matplotlib.axes
+
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        rows = -(-count // (3 if count <= 9 else 4))
+        # Filled evenly: four panels are two rows of two.
+        rows, columns = shape or (rows, -(-count // rows))
+        inches = inches or (max(PANEL_INCHES[0] * columns, 5.2), PANEL_INCHES[1] * rows + 0.8)
+        _, grid = plt.subplots(rows, columns, figsize=inches, squeeze=False, layout="constrained")
+        for axis in grid.flat[count:]:
+            axis.remove()
+        ax = grid.flat[:count]
+    axes = np.ravel(np.asarray(ax, dtype=object)).tolist()
+    if len(axes) != count or not all(isinstance(axis, matplotlib.axes.Axes) for axis in axes):
+        kinds = ", ".join(sorted({type(axis).__name__ for axis in axes}))
+        raise ValueError(
+            f"ax must hold {count} Matplotlib axes, one for each panel, got {len(axes)} of type "
+            f"{kinds}; leave it out for a new figure"
+        )
+    for axis in axes:
+        axis.tick_params(labelsize=SMALL)
+    return axes
+
+
+def finished(axes: Sequence[Axes], ax: Any, handles: Sequence[Any] = (), **place: Any) -> Figure:
+    """Put the legend above a new figure, or into the first of the given axes; return the figure."""
+    figure: Any = axes[0].get_figure(root=True)
+    handles = handles or axes[0].get_legend_handles_labels()[0]
+    if ax is not None:
+        axes[0].legend(handles=handles, fontsize=SMALL, handlelength=1.2, **place)
+        return figure
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    fitting = int(figure.get_size_inches()[0] / (0.7 + 0.075 * longest))
+    figure.legend(
+        handles=handles, loc="outside upper center", frameon=False, fontsize=SMALL + 1,
+        ncols=max(1, min(len(handles), fitting)),
+    )  # fmt: skip
+    return figure
+
+
+def wrapped(name: str) -> str:
+    """A name in lines that fit below or above a panel."""
+    return textwrap.fill(name, LONGEST_LINE)
+
+
+def add_note(axis: Axes, lines: Sequence[str]) -> None:
+    """Write lines into the upper left corner of a panel."""
+    if lines:
+        axis.annotate(
+            "\n".join(lines), (0.02, 0.98), xycoords="axes fraction", va="top", fontsize=SMALL - 1
+        )
+
+
+def write_names(axis: Axes, which: str, places: ArrayLike, names: Sequence[str]) -> None:
+    """Write names along an axis, upright where they would run into each other."""
+    step = -(-len(names) // MOST_NAMES)
+    shown = [wrapped(name) for name in names[::step]]
+    is_crowded = which == "x" and sum(len(name) + 2 for name in shown) > 70
+    getattr(axis, f"set_{which}ticks")(
+        np.asarray(places)[::step], shown, fontsize=SMALL, rotation=90 if is_crowded else 0
+    )
