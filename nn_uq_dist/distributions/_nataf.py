@@ -20,6 +20,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics.normal_tails import log_normal_density
+from nn_uq_dist.basics.quantile_search import quantile_at_score
 from nn_uq_dist.basics.row_algebra import binary_unit, in_squared_units, products
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions._adapted_distribution import (
@@ -29,7 +30,6 @@ from nn_uq_dist.distributions._adapted_distribution import (
 from nn_uq_dist.distributions._contract_output import Moments, OutputDistribution, moments_of
 from nn_uq_dist.distributions.correlation_matrices import as_correlation
 
-_MAX_ITERATIONS = 60
 # Odd, because the last term takes the rest of the variance and a symmetric distribution has only
 # odd terms. With an even last term, opposite outputs could not attain the correlation -1.
 _NUM_TERMS = 127
@@ -280,31 +280,16 @@ def _match(rule: HermiteRule, correlation: Array, batch_shape: tuple[int, ...]) 
 
 @jax.custom_jvp
 def _solve(coefficients: Array, target: Array) -> Array:
-    """Newton's method for all pairs at once, with a bisection where a step leaves the bracket."""
-    tolerance = 4 * jnp.finfo(target.dtype).eps
+    """Newton's method for all pairs at once, in the bracket of all correlations."""
 
-    State = tuple[Array, Array, Array, Array, Array]
-
-    def step(state: State) -> State:
-        count, rho, low, high, _ = state
+    def evaluate(rho: Array) -> tuple[Array, Array]:
         value, slope = covariance_of_scores(coefficients, rho)
-        excess = value - target
-        low, high = jnp.where(excess <= 0, rho, low), jnp.where(excess >= 0, rho, high)
-        newton = rho - excess / jnp.where(slope > 0, slope, 1)
-        within = (newton >= low) & (newton <= high) & (slope > 0)
-        proposal = jnp.where(within, newton, 0.5 * (low + high))
-        # NaN stays NaN, and does not prolong the iteration for the others.
-        is_moving = (jnp.abs(proposal - rho) > tolerance) & (high - low > tolerance)
-        return count + 1, proposal, low, high, is_moving
-
-    def unfinished(state: State) -> Array:
-        return (state[0] < _MAX_ITERATIONS) & jnp.any(state[-1])
+        # As if the covariance were a normal score: the search divides by the density of that.
+        return value, jnp.log(slope) + log_normal_density(value)
 
     ones = jnp.ones_like(target)
-    moving = jnp.isfinite(target)
-    start = (jnp.asarray(0), jnp.clip(target, -1, 1), -ones, ones, moving)
-    rho = lax.while_loop(unfinished, step, start)[1]
-    return jnp.where(moving, rho, jnp.nan)
+    start = jnp.clip(target, -1, 1)
+    return quantile_at_score(target, start, -ones, ones, evaluate)
 
 
 @_solve.defjvp
