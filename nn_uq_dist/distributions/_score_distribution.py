@@ -118,8 +118,6 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (N_y,)``."""
         return self.sample_with_intermediates(key, sample_shape)[0]
 
-    rsample = sample
-
     def sample_with_intermediates(
         self, key: Array, sample_shape: tuple[int, ...] = ()
     ) -> tuple[Array, list[Any]]:

@@ -231,6 +231,21 @@ def test_pytree_pickle_and_jit(name):
         np.testing.assert_allclose(found, log_prob, rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize(
+    ("name", "method", "arguments", "message"),
+    [
+        ("conditional", "icdf", (0.5,), "LinearizedConditional has no icdf; use draws of sample"),
+        ("copula", "cdf", (0.5,), "GaussianCopulaJoint has no cdf; .*marginal_cdf"),
+        ("corrected", "entropy", (), "CorrectedMarginal has no entropy; estimate it"),
+        ("conditional", "rsample", (KEY,), "no draws with derivatives; take draws from sample"),
+        ("marginal", "enumerate_support", (), "no list of values, as it is continuous"),
+    ],
+)
+def test_what_a_distribution_lacks_is_said(name, method, arguments, message):
+    with pytest.raises(NotImplementedError, match=message):
+        getattr(make(name), method)(*arguments)
+
+
 def test_intermediates_of_draws_save_an_inversion():
     d = make("copula")
     x, intermediates = d.sample_with_intermediates(KEY)
@@ -292,11 +307,13 @@ def test_vmap_is_a_loop_and_its_axis_becomes_a_batch_axis(name, position):
     shape = of_width(1.0).shape()
     x = np.array([0.05, -0.2, 0.1]).reshape(3, *[1] * len(shape)) + np.zeros(shape)
     expected = [of_width(w).log_prob(point) for w, point in zip(WIDTHS, x, strict=True)]
+    assert distributions.shape() == promote_batch_shape(distributions).shape() == (3, *shape)
+    np.testing.assert_allclose(distributions.log_prob(x), expected, rtol=1e-5, atol=1e-5)
+    # And `vmap` over a batch is a loop over its entries.
     found = jax.vmap(lambda distribution, point: distribution.log_prob(point))(distributions, x)
-    np.testing.assert_allclose(found, np.stack(expected), rtol=1e-5, atol=1e-5)
-    promoted = promote_batch_shape(distributions)
-    assert promoted.shape() == (3, *shape)
-    np.testing.assert_allclose(promoted.log_prob(x), np.stack(expected), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    for outcome in (lambda d: d.mean, lambda d: d.variance, lambda d: d.sample(KEY)):
+        assert traced(jax.vmap(outcome), distributions).shape == (3, *shape)
 
 
 @pytest.mark.parametrize("axis", [0, None])
