@@ -76,11 +76,17 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
             _name_axes(cls)
 
     @classmethod
+    @cache
     def gather_pytree_data_fields(cls) -> tuple[str, ...]:
-        """Names of the arrays, sorted: in NumPyro's own set their order differs from run to run."""
-        return tuple(sorted(super().gather_pytree_data_fields()))
+        """Names of the arrays, sorted: in NumPyro's own set their order differs from run to run.
+
+        Properties are not stored.
+        """
+        names = sorted(super().gather_pytree_data_fields())
+        return tuple(name for name in names if not isinstance(getattr(cls, name, None), property))
 
     @classmethod
+    @cache
     def gather_pytree_aux_fields(cls) -> tuple[str, ...]:
         """Names of what is static, sorted."""
         return tuple(sorted(super().gather_pytree_aux_fields()))

@@ -61,7 +61,6 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
     `rosenblatt`.
     """
 
-    pytree_data_fields: tuple[str, ...] = ()
     marginals: dist.Distribution
     kind = "copula"
 
@@ -104,11 +103,6 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
     def transforms(self) -> list[NormalScoreTransform]:
         """The one transform, from normal scores to outputs."""
         return [NormalScoreTransform(self.marginals)]
-
-    @classmethod
-    def gather_pytree_data_fields(cls) -> tuple[str, ...]:
-        # NumPyro's own adds `base_dist` and `transforms`, which are not stored here.
-        return cls.pytree_data_fields
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)
     def support(self) -> constraints.Constraint:
