@@ -77,6 +77,7 @@ SHAPES = LAWS | {
         (np.zeros(3), np.ones((2, 1, 6)), np.array([0.0, 0.4, 1.0])),
         (2, 3),
     ),
+    "noisy": (NoisyMarginal, (sums(), 0.3), (2,)),
     "one mean": (LinearizedJoint, (0.5, WEIGHTS, COVARIANCE), ()),
     "covariance batch": (LinearizedJoint, (LOC, WEIGHTS, np.stack([COVARIANCE] * 3)), (3,)),
     "fewer inputs": (LinearizedJoint, (LOC, WEIGHTS[:, :1], COVARIANCE), ()),
@@ -114,9 +115,7 @@ def traced(function, *args):
     return jax.eval_shape(function, *args)
 
 
-@pytest.mark.parametrize(
-    "cls", [NoisyMarginal, *dict.fromkeys(distribution[0] for distribution in SHAPES.values())]
-)
+@pytest.mark.parametrize("cls", dict.fromkeys(kind for kind, *_ in SHAPES.values()))
 def test_declaration(cls):
     parameters = set(inspect.signature(cls.__init__).parameters) - {"self", "validate_args"}
     assert set(cls.arg_constraints) == parameters - {"marginals", "base"}
@@ -278,23 +277,25 @@ def test_scan_carry_and_new_parameters_do_not_retrace():
 
 # Which argument is scaled by each of three widths, the others being shared.
 WIDTHS = np.array([1.0, 1.5, 2.0], np.float32)
-SCALED = {
-    "marginal": 1,
-    "marginals": 1,
-    "marginal with noise": 1,
-    "corrected": 0,
-    "joint": 1,
-    "joint with noise": 1,
-    "conditional": 2,
-    "copula": 0,
-    "copula conditional": 0,
-    "both batches": 0,
-    "conditional batch": 0,
-}
+SCALED = [
+    ("marginal", 1),
+    ("marginals", 1),
+    ("marginal with noise", 1),
+    ("corrected", 0),
+    ("corrected", 2),
+    ("noisy", 1),
+    ("joint", 1),
+    ("joint with noise", 1),
+    ("conditional", 2),
+    ("copula", 0),
+    ("copula conditional", 0),
+    ("both batches", 0),
+    ("conditional batch", 0),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "position"), SCALED.items())
+@pytest.mark.parametrize(("name", "position"), SCALED)
 def test_vmap_is_a_loop_and_its_axis_becomes_a_batch_axis(name, position):
     """The axis that `vmap` adds must not meet a batch axis of another parameter."""
     cls, (*arguments,), _ = SHAPES[name]
