@@ -313,6 +313,8 @@ def test_vmap_is_a_loop_and_its_axis_becomes_a_batch_axis(name, position):
     # And `vmap` over a batch is a loop over its entries.
     found = jax.vmap(lambda distribution, point: distribution.log_prob(point))(distributions, x)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    found = jax.lax.scan(lambda _, at: (0, at[0].log_prob(at[1])), 0, (distributions, x))[1]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     for outcome in (lambda d: d.mean, lambda d: d.variance, lambda d: d.sample(KEY)):
         assert traced(jax.vmap(outcome), distributions).shape == (3, *shape)
 
