@@ -70,22 +70,19 @@ class Parameters(NamedTuple):
 
     def log_density(self, value: Array) -> Array:
         """Log density at outputs, for standardized parameters."""
-        beyond = self._are_beyond(value)
+        # Outputs so far out that the density is zero in the type, whatever the others are.
+        limit = 2.0 * jnp.sum(jnp.abs(self.weights), axis=-1)  # twice: rounding at the edge
+        if self.covariance is not None:
+            # Here the log of the density of the output alone is below the least number.
+            variance = jnp.diagonal(self.covariance, axis1=-2, axis2=-1)
+            limit = limit + jnp.sqrt(2.0 * variance) * math.sqrt(jnp.finfo(self.loc.dtype).max)
+        beyond = jnp.abs(self.deviation(value)) > limit
         # Replaced first: infinite differences would give NaN, in derivatives as well.
         value = jnp.where(beyond, self.loc, value)
         logs = log_evidence(self.deviation(value), self.weights, self.covariance)
         logs = logs - jnp.sum(jnp.log(self.scale), axis=-1)
         is_zero = jnp.any(beyond, axis=-1) & ~jnp.isnan(logs)
         return jnp.where(is_zero, -jnp.inf, logs)
-
-    def _are_beyond(self, value: Array) -> Array:
-        """Outputs so far out that the density is zero in the type, whatever the others are."""
-        limit = 2.0 * jnp.sum(jnp.abs(self.weights), axis=-1)  # twice: rounding at the edge
-        if self.covariance is not None:
-            # Here the log of the density of the output alone is below the least number.
-            variance = jnp.diagonal(self.covariance, axis1=-2, axis2=-1)
-            limit = limit + jnp.sqrt(2.0 * variance) * math.sqrt(jnp.finfo(self.loc.dtype).max)
-        return jnp.abs(self.deviation(value)) > limit
 
 
 class BoxGaussianDistribution(Distribution):

@@ -7,7 +7,7 @@ import abc
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, Self
 
 import jax
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array, lax
+from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
 from numpyro.distributions.util import promote_shapes
@@ -25,6 +26,11 @@ from nn_uq_dist.basics.concrete import evaluated_now, with_nan_gradients
 from nn_uq_dist.basics.pytree import in_order, positions
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions._support import IndependentOutputs
+
+_OF_ONE_OUTPUT = (
+    "use draws of sample, or the distributions of the single outputs: marginals of a joint "
+    "distribution, marginal_cdf and marginal_icdf of a copula"
+)
 
 
 def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
@@ -70,19 +76,48 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
             _name_axes(cls)
 
     @classmethod
+    @cache
     def gather_pytree_data_fields(cls) -> tuple[str, ...]:
-        """Names of the arrays, sorted: in NumPyro's own set their order differs from run to run."""
-        return tuple(sorted(super().gather_pytree_data_fields()))
+        """Names of the arrays, sorted: in NumPyro's own set their order differs from run to run.
+
+        Properties are not stored.
+        """
+        names = sorted(super().gather_pytree_data_fields())
+        return tuple(name for name in names if not isinstance(getattr(cls, name, None), property))
 
     @classmethod
+    @cache
     def gather_pytree_aux_fields(cls) -> tuple[str, ...]:
         """Names of what is static, sorted."""
         return tuple(sorted(super().gather_pytree_aux_fields()))
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Arrays and static values, those of NumPyro distributions within in a fixed order, too."""
+        """Arrays and static values, those of NumPyro distributions within in a fixed order, too.
+
+        The batch shape is that of the arrays, and no static value: `vmap` takes axes off and adds
+        some, and values of what kept its batch axes would have these twice.
+        """
         children, static = super().tree_flatten()
+        follows = _shape_of_parameters(self) in {None, self.batch_shape}
+        # NumPyro's `vmap_over` puts numbers of axes, or nothing, in place of arrays.
+        if follows or not any(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(children)):
+            names = self.gather_pytree_aux_fields()
+            fixed = zip(names, static, strict=True)
+            static = tuple(None if name == "_batch_shape" else part for name, part in fixed)
         return tuple(map(in_order, children)), static
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: tuple[Any, ...], params: tuple[Any, ...]) -> Self:
+        """Parts of NumPyro lose those batch axes, too, that their parameters have lost."""
+        distribution = super().tree_unflatten(aux_data, params)
+        for part in params:
+            if isinstance(part, dist.Distribution) and not isinstance(part, Distribution):
+                shape = _shape_of_parameters(part)
+                if shape is not None and len(shape) < len(part.batch_shape):
+                    part._batch_shape = shape  # noqa: SLF001
+        if distribution._batch_shape is None:  # noqa: SLF001
+            distribution._batch_shape = _shape_of_parameters(distribution) or ()  # noqa: SLF001
+        return distribution
 
     def get_args(self) -> dict[str, Any]:
         """Parameters by name, without optional ones that are not there."""
@@ -100,7 +135,8 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     @property
     def _dtype(self) -> jnp.dtype:
         """Floating-point type of the results, at least single precision."""
-        return jnp.promote_types(checks.float_dtype(*jax.tree.leaves(self)), jnp.float32)
+        stored = [self.__dict__.get(name) for name in self.gather_pytree_data_fields()]
+        return jnp.promote_types(checks.float_dtype(*jax.tree.leaves(stored)), jnp.float32)
 
     def _set_parameters(self, batch_shape: tuple[int, ...], **parameters: Any) -> None:
         """Keep parameters with as many axes as the batch: those of `vmap` come in front of all."""
@@ -112,6 +148,37 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
             event_shape = jnp.shape(value)[rank:]
             (placed,) = promote_shapes(value, shape=(*batch_shape, *event_shape))
             setattr(self, name, placed)
+
+    @property
+    def has_rsample(self) -> bool:
+        """Whether draws have derivatives: those of what it is made from have, too."""
+        parts = (part for part in self.__dict__.values() if isinstance(part, dist.Distribution))
+        return bool(super().has_rsample) and all(part.has_rsample for part in parts)
+
+    def rsample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws with derivatives: those of ``sample``, where they have them."""
+        if not self.has_rsample:
+            raise self._lacks("draws with derivatives", "take draws from sample")
+        return self.sample(key, sample_shape)
+
+    def cdf(self, value: ArrayLike) -> Array:  # noqa: ARG002
+        """Only distributions of single outputs have it."""
+        raise self._lacks("cdf", _OF_ONE_OUTPUT)
+
+    def icdf(self, q: ArrayLike) -> Array:  # noqa: ARG002
+        """Only distributions of single outputs have it."""
+        raise self._lacks("icdf", _OF_ONE_OUTPUT)
+
+    def entropy(self) -> Array:
+        """Some distributions have it."""
+        raise self._lacks("entropy", "estimate it as -log_prob(draws).mean(axis=0)")
+
+    def enumerate_support(self, expand: bool = True) -> Array:  # noqa: ARG002
+        """Only discrete distributions have it."""
+        raise self._lacks("list of values, as it is continuous", "take draws from sample")
+
+    def _lacks(self, what: str, remedy: str) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__} has no {what}; {remedy}")
 
     def validate_args(self, strict: bool = True) -> None:
         """As NumPyro's, in NumPy where the parameters are known.
@@ -181,10 +248,11 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         return shape
 
 
-def constructor_arguments(kind: type[dist.Distribution]) -> list[str]:
+@cache
+def constructor_arguments(kind: Any) -> tuple[str, ...]:
     """Names of the arguments of the constructor, which distributions keep as attributes."""
     names = inspect.signature(kind.__init__).parameters
-    return [name for name in names if name not in {"self", "validate_args"}]
+    return tuple(name for name in names if name not in {"self", "validate_args"})
 
 
 def made[D: dist.Distribution](kind: type[D], arguments: dict[str, Any]) -> D:
@@ -199,6 +267,33 @@ def rebuilt[D: Distribution](distribution: D, **changed: Any) -> D:
         name: distribution.__dict__[name] for name in constructor_arguments(type(distribution))
     } | changed
     return pass_validation(distribution, made(type(distribution), arguments))
+
+
+def _shape_of_parameters(distribution: dist.Distribution) -> tuple[int, ...] | None:
+    """The batch shape that follows from the parameters; None where these are no arrays.
+
+    JAX also makes distributions of axis numbers, and of objects without a shape.
+    """
+    kind: Any = type(distribution)
+    shapes = []
+    for name in constructor_arguments(kind):
+        argument, event_dim = distribution.__dict__.get(name, name), len(distribution.event_shape)
+        if argument is None:
+            continue
+        if isinstance(argument, dist.Distribution):
+            shape: Any = argument.batch_shape
+        elif name in distribution.arg_constraints:
+            shape = () if isinstance(argument, int | float) else getattr(argument, "shape", None)
+            event_dim = distribution.arg_constraints[name].event_dim
+        else:
+            return distribution.batch_shape
+        if not isinstance(shape, tuple) or len(shape) < event_dim:
+            return None
+        shapes.append(shape[: len(shape) - event_dim])
+    try:
+        return jnp.broadcast_shapes(*shapes)
+    except ValueError:  # of parts of NumPyro with axes elsewhere than in front
+        return None
 
 
 def _name_axes(kind: type[Distribution]) -> None:
@@ -310,11 +405,12 @@ def _with_entries(
     if isinstance(distribution, dist.ExpandedDistribution):
         return _with_entries(distribution.base_dist, batch_shape, places, extra)
     arguments: dict[str, Any] = {}
-    for name in constructor_arguments(type(distribution)):
+    kind: Any = type(distribution)
+    for name in constructor_arguments(kind):
         if name not in distribution.__dict__:
             raise TypeError(
                 f"entries of a batch can be taken of distributions that keep the arguments of "
-                f"their constructor, got {type(distribution).__name__} without {name}; make it for "
+                f"their constructor, got {kind.__name__} without {name}; make it for "
                 "the wanted entries, or define its method __getitem__"
             )
         argument = distribution.__dict__[name]
@@ -326,7 +422,7 @@ def _with_entries(
             lead = jnp.ndim(argument) - distribution.arg_constraints[name].event_dim - extra
             argument = _take_entries(argument, lead, batch_shape, places)
         arguments[name] = argument
-    return made(type(distribution), arguments)
+    return made(kind, arguments)
 
 
 def _take_entries(

@@ -122,11 +122,6 @@ class CorrectedMarginal(OutputDistribution):
         """Draws of the base, transformed by the map; reparametrized if those are."""
         return self.transform(self.base.sample(key, sample_shape))
 
-    @property
-    def has_rsample(self) -> bool:
-        """Whether draws of the base have derivatives."""
-        return bool(self.base.has_rsample)
-
     def _mapped_back(self, value: ArrayLike) -> Array:
         """Values of the base; rounding does not move those at the edge out of the support."""
         value = self._fitting("value", value)

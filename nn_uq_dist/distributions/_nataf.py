@@ -20,6 +20,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics.normal_tails import log_normal_density
+from nn_uq_dist.basics.quantile_search import quantile_at_score
 from nn_uq_dist.basics.row_algebra import binary_unit, in_squared_units, products
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions._adapted_distribution import (
@@ -29,7 +30,6 @@ from nn_uq_dist.distributions._adapted_distribution import (
 from nn_uq_dist.distributions._contract_output import Moments, OutputDistribution, moments_of
 from nn_uq_dist.distributions.correlation_matrices import as_correlation
 
-_MAX_ITERATIONS = 60
 # Odd, because the last term takes the rest of the variance and a symmetric distribution has only
 # odd terms. With an even last term, opposite outputs could not attain the correlation -1.
 _NUM_TERMS = 127
@@ -121,8 +121,8 @@ def _projections(nodes: Array, measure: Array, count: int) -> Array:
     return lax.scan(following, (jnp.zeros_like(measure), measure), degrees)[1]
 
 
-def covariance_of_scores(coefficients: Array, correlation: Array) -> tuple[Array, Array]:
-    """Covariance of the outputs, and its entrywise derivative in the correlation of the scores.
+def covariance_of_scores(coefficients: Array, correlation: Array) -> Array:
+    """Covariance of the outputs, entry by entry a function of the correlation of their scores.
 
     Parameters
     ----------
@@ -134,23 +134,24 @@ def covariance_of_scores(coefficients: Array, correlation: Array) -> tuple[Array
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.distributions._nataf import covariance_of_scores
     >>> rho = jnp.array([[1.0, 0.5], [0.5, 1.0]])
-    >>> covariance, slope = covariance_of_scores(jnp.array([[1.0, 2.0]]), rho)  # normal outputs
-    >>> print(covariance[0, 1], slope[0, 1])
-    1.0 2.0
+    >>> print(covariance_of_scores(jnp.array([[1.0, 2.0]]), rho)[0, 1])  # normal outputs
+    1.0
     """
 
-    def horner(state: tuple[Array, Array], a: Array) -> tuple[tuple[Array, Array], None]:
-        value, slope = state
-        slope = slope * correlation + value
-        value = value * correlation + a[..., :, None] * a[..., None, :]
-        return (value, slope), None
+    def horner(value: Array, a: Array) -> tuple[Array, None]:
+        return value * correlation + a[..., :, None] * a[..., None, :], None
 
     shape = jnp.broadcast_shapes(
         correlation.shape, (*coefficients.shape[1:], coefficients.shape[-1])
     )
     zero = jnp.zeros(shape, jnp.result_type(correlation, coefficients))
-    (value, slope), _ = lax.scan(horner, (zero, zero), coefficients, reverse=True)
-    return value * correlation, slope * correlation + value
+    return lax.scan(horner, zero, coefficients, reverse=True)[0] * correlation
+
+
+def _with_slope(coefficients: Array, correlation: Array) -> tuple[Array, Array]:
+    """The same, and its entrywise derivative in the correlation of the scores."""
+    ones = jnp.ones_like(correlation)
+    return jax.jvp(lambda rho: covariance_of_scores(coefficients, rho), (correlation,), (ones,))
 
 
 @jax.jit
@@ -168,7 +169,7 @@ def covariance_of_outputs(rule: HermiteRule, correlation: Array) -> Array:
     0.3217
     """
     coefficients, unit = hermite_coefficients(rule)
-    covariance, _ = covariance_of_scores(coefficients, correlation)
+    covariance = covariance_of_scores(coefficients, correlation)
     diagonal = jnp.eye(correlation.shape[-1], dtype=bool)
     variance = products(rule.standard_deviation)[..., None]
     return jnp.where(diagonal, variance, in_squared_units(covariance, unit))
@@ -269,7 +270,7 @@ def _match(rule: HermiteRule, correlation: Array, batch_shape: tuple[int, ...]) 
     target = correlation.astype(dtype)
     shape = (*batch_shape, batch_shape[-1])
     target = jnp.broadcast_to(target, jnp.broadcast_shapes(target.shape, shape))
-    limit, _ = covariance_of_scores(coefficients, jnp.where(target < 0, -1, 1).astype(dtype))
+    limit = covariance_of_scores(coefficients, jnp.where(target < 0, -1, 1).astype(dtype))
     # Proportional outputs attain the limit up to rounding.
     attainable = jnp.abs(target) <= jnp.abs(limit) + 100 * jnp.finfo(dtype).eps
     matrix = jnp.where(attainable, _solve(coefficients, target), jnp.sign(target))
@@ -280,31 +281,16 @@ def _match(rule: HermiteRule, correlation: Array, batch_shape: tuple[int, ...]) 
 
 @jax.custom_jvp
 def _solve(coefficients: Array, target: Array) -> Array:
-    """Newton's method for all pairs at once, with a bisection where a step leaves the bracket."""
-    tolerance = 4 * jnp.finfo(target.dtype).eps
+    """Newton's method for all pairs at once, in the bracket of all correlations."""
 
-    State = tuple[Array, Array, Array, Array, Array]
-
-    def step(state: State) -> State:
-        count, rho, low, high, _ = state
-        value, slope = covariance_of_scores(coefficients, rho)
-        excess = value - target
-        low, high = jnp.where(excess <= 0, rho, low), jnp.where(excess >= 0, rho, high)
-        newton = rho - excess / jnp.where(slope > 0, slope, 1)
-        within = (newton >= low) & (newton <= high) & (slope > 0)
-        proposal = jnp.where(within, newton, 0.5 * (low + high))
-        # NaN stays NaN, and does not prolong the iteration for the others.
-        is_moving = (jnp.abs(proposal - rho) > tolerance) & (high - low > tolerance)
-        return count + 1, proposal, low, high, is_moving
-
-    def unfinished(state: State) -> Array:
-        return (state[0] < _MAX_ITERATIONS) & jnp.any(state[-1])
+    def evaluate(rho: Array) -> tuple[Array, Array]:
+        value, slope = _with_slope(coefficients, rho)
+        # As if the covariance were a normal score: the search divides by the density of that.
+        return value, jnp.log(slope) + log_normal_density(value)
 
     ones = jnp.ones_like(target)
-    moving = jnp.isfinite(target)
-    start = (jnp.asarray(0), jnp.clip(target, -1, 1), -ones, ones, moving)
-    rho = lax.while_loop(unfinished, step, start)[1]
-    return jnp.where(moving, rho, jnp.nan)
+    start = jnp.clip(target, -1, 1)
+    return quantile_at_score(target, start, -ones, ones, evaluate)
 
 
 @_solve.defjvp
@@ -312,9 +298,8 @@ def _solve_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> t
     # Implicit function theorem: covariance(coefficients, rho) = target.
     coefficients, target = primals
     rho = _solve(coefficients, target)
-    (_, slope), (moved, _) = jax.jvp(
-        lambda a: covariance_of_scores(a, rho), (coefficients,), (tangents[0],)
-    )
+    _, slope = _with_slope(coefficients, rho)
+    _, moved = jax.jvp(lambda a: covariance_of_scores(a, rho), (coefficients,), tangents[:1])
     # A clipped entry has zero derivative.
     inside = (jnp.abs(rho) < 1) & (slope > 0)
     return rho, jnp.where(inside, (tangents[1] - moved) / jnp.where(inside, slope, 1), 0)

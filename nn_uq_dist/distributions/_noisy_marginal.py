@@ -98,11 +98,6 @@ class NoisyMarginal(OutputDistribution):
         self.base = as_output_distribution(with_rank(base, len(shape)))
         super().__init__(shape, (), validate_args=validate_args)
 
-    @property
-    def has_rsample(self) -> bool:
-        """Whether draws of the base have derivatives."""
-        return bool(self.base.has_rsample)
-
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, shape ``sample_shape + batch_shape``; reparametrized if the base's are."""
         key, sample_shape = checks.as_sampling(key, sample_shape)

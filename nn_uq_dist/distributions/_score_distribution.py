@@ -61,7 +61,6 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
     `rosenblatt`.
     """
 
-    pytree_data_fields: tuple[str, ...] = ()
     marginals: dist.Distribution
     kind = "copula"
 
@@ -105,11 +104,6 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
         """The one transform, from normal scores to outputs."""
         return [NormalScoreTransform(self.marginals)]
 
-    @classmethod
-    def gather_pytree_data_fields(cls) -> tuple[str, ...]:
-        # NumPyro's own adds `base_dist` and `transforms`, which are not stored here.
-        return cls.pytree_data_fields
-
     @constraints.dependent_property(is_discrete=False, event_dim=1)
     def support(self) -> constraints.Constraint:
         return support_of_event(self.marginals.support, 1)
@@ -117,8 +111,6 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (N_y,)``."""
         return self.sample_with_intermediates(key, sample_shape)[0]
-
-    rsample = sample
 
     def sample_with_intermediates(
         self, key: Array, sample_shape: tuple[int, ...] = ()

@@ -77,6 +77,7 @@ SHAPES = LAWS | {
         (np.zeros(3), np.ones((2, 1, 6)), np.array([0.0, 0.4, 1.0])),
         (2, 3),
     ),
+    "noisy": (NoisyMarginal, (sums(), 0.3), (2,)),
     "one mean": (LinearizedJoint, (0.5, WEIGHTS, COVARIANCE), ()),
     "covariance batch": (LinearizedJoint, (LOC, WEIGHTS, np.stack([COVARIANCE] * 3)), (3,)),
     "fewer inputs": (LinearizedJoint, (LOC, WEIGHTS[:, :1], COVARIANCE), ()),
@@ -114,9 +115,7 @@ def traced(function, *args):
     return jax.eval_shape(function, *args)
 
 
-@pytest.mark.parametrize(
-    "cls", [NoisyMarginal, *dict.fromkeys(distribution[0] for distribution in SHAPES.values())]
-)
+@pytest.mark.parametrize("cls", dict.fromkeys(kind for kind, *_ in SHAPES.values()))
 def test_declaration(cls):
     parameters = set(inspect.signature(cls.__init__).parameters) - {"self", "validate_args"}
     assert set(cls.arg_constraints) == parameters - {"marginals", "base"}
@@ -231,6 +230,21 @@ def test_pytree_pickle_and_jit(name):
         np.testing.assert_allclose(found, log_prob, rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize(
+    ("name", "method", "arguments", "message"),
+    [
+        ("conditional", "icdf", (0.5,), "LinearizedConditional has no icdf; use draws of sample"),
+        ("copula", "cdf", (0.5,), "GaussianCopulaJoint has no cdf; .*marginal_cdf"),
+        ("corrected", "entropy", (), "CorrectedMarginal has no entropy; estimate it"),
+        ("conditional", "rsample", (KEY,), "no draws with derivatives; take draws from sample"),
+        ("marginal", "enumerate_support", (), "no list of values, as it is continuous"),
+    ],
+)
+def test_what_a_distribution_lacks_is_said(name, method, arguments, message):
+    with pytest.raises(NotImplementedError, match=message):
+        getattr(make(name), method)(*arguments)
+
+
 def test_intermediates_of_draws_save_an_inversion():
     d = make("copula")
     x, intermediates = d.sample_with_intermediates(KEY)
@@ -263,23 +277,25 @@ def test_scan_carry_and_new_parameters_do_not_retrace():
 
 # Which argument is scaled by each of three widths, the others being shared.
 WIDTHS = np.array([1.0, 1.5, 2.0], np.float32)
-SCALED = {
-    "marginal": 1,
-    "marginals": 1,
-    "marginal with noise": 1,
-    "corrected": 0,
-    "joint": 1,
-    "joint with noise": 1,
-    "conditional": 2,
-    "copula": 0,
-    "copula conditional": 0,
-    "both batches": 0,
-    "conditional batch": 0,
-}
+SCALED = [
+    ("marginal", 1),
+    ("marginals", 1),
+    ("marginal with noise", 1),
+    ("corrected", 0),
+    ("corrected", 2),
+    ("noisy", 1),
+    ("joint", 1),
+    ("joint with noise", 1),
+    ("conditional", 2),
+    ("copula", 0),
+    ("copula conditional", 0),
+    ("both batches", 0),
+    ("conditional batch", 0),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "position"), SCALED.items())
+@pytest.mark.parametrize(("name", "position"), SCALED)
 def test_vmap_is_a_loop_and_its_axis_becomes_a_batch_axis(name, position):
     """The axis that `vmap` adds must not meet a batch axis of another parameter."""
     cls, (*arguments,), _ = SHAPES[name]
@@ -292,11 +308,15 @@ def test_vmap_is_a_loop_and_its_axis_becomes_a_batch_axis(name, position):
     shape = of_width(1.0).shape()
     x = np.array([0.05, -0.2, 0.1]).reshape(3, *[1] * len(shape)) + np.zeros(shape)
     expected = [of_width(w).log_prob(point) for w, point in zip(WIDTHS, x, strict=True)]
+    assert distributions.shape() == promote_batch_shape(distributions).shape() == (3, *shape)
+    np.testing.assert_allclose(distributions.log_prob(x), expected, rtol=1e-5, atol=1e-5)
+    # And `vmap` over a batch is a loop over its entries.
     found = jax.vmap(lambda distribution, point: distribution.log_prob(point))(distributions, x)
-    np.testing.assert_allclose(found, np.stack(expected), rtol=1e-5, atol=1e-5)
-    promoted = promote_batch_shape(distributions)
-    assert promoted.shape() == (3, *shape)
-    np.testing.assert_allclose(promoted.log_prob(x), np.stack(expected), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    found = jax.lax.scan(lambda _, at: (0, at[0].log_prob(at[1])), 0, (distributions, x))[1]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    for outcome in (lambda d: d.mean, lambda d: d.variance, lambda d: d.sample(KEY)):
+        assert traced(jax.vmap(outcome), distributions).shape == (3, *shape)
 
 
 @pytest.mark.parametrize("axis", [0, None])

@@ -71,11 +71,3 @@ def test_order_of_the_outputs_and_of_the_steps_does_not_matter(name, x64):
     second = joint.marginalize((1, 2)).condition(0, 0.3)
     np.testing.assert_allclose(first.mean, second.mean, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(first.log_prob([0.4]), second.log_prob([0.4]), rtol=1e-6)
-
-
-def test_outputs_and_values_of_a_condition_are_checked():
-    joint = JOINTS["bounded"]()
-    with pytest.raises(ValueError, match="got unknown index 3"):
-        joint.condition(3, 0.0)
-    with pytest.raises(ValueError, match=r"within the support .* got 99\.0 for"):
-        joint.condition(0, 99.0)

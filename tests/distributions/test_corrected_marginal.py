@@ -5,7 +5,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
-from numpyro.distributions.batch_util import promote_batch_shape, vmap_over
+from numpyro.distributions.batch_util import vmap_over
 
 import nn_uq_dist as nuq
 from nn_uq_dist.distributions import CorrectedMarginal
@@ -40,17 +40,6 @@ def test_derived_slopes_have_the_axis_of_the_map(name):
     axes = vmap_over(distribution(parts[name]), **{name: 0})
     found = jax.vmap(distribution, out_axes=axes)(stacked)
     np.testing.assert_allclose(getattr(found, name), stacked, rtol=1e-6)
-
-
-def test_maps_in_a_batch():
-    base = nuq.LinearizedMarginal(LOC, WEIGHTS, 0.3)
-    images = np.stack([IMAGES, IMAGES + 1])
-    distributions = promote_batch_shape(
-        jax.vmap(lambda y: CorrectedMarginal(base, KNOTS, y, np.ones(5)))(images)
-    )
-    assert distributions.batch_shape == (2, 3)
-    alone = CorrectedMarginal(base, KNOTS, images[1], np.ones(5))
-    np.testing.assert_allclose(distributions.log_prob(0.4)[1], alone.log_prob(0.4), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 import scipy.integrate
 import scipy.special
 import scipy.stats
-from numpyro.distributions.batch_util import promote_batch_shape
 
 import nn_uq_dist as nuq
 from nn_uq_dist.distributions import CorrectedMarginal, MonotoneSpline, NoisyMarginal
@@ -150,10 +149,6 @@ def test_batches():
     assert wide[1].batch_shape == (3,)
     np.testing.assert_allclose(wide[1].log_prob(x), alone.log_prob(x), rtol=1e-5)
     assert alone.expand((4, 3)).log_prob(x).shape == (4, 3)
-    in_batch = promote_batch_shape(
-        jax.vmap(lambda s: NoisyMarginal(distribution, s))(jnp.array([0.1, 0.5]))
-    )
-    np.testing.assert_allclose(in_batch.log_prob(x), wide.log_prob(x), rtol=1e-5)
 
 
 @pytest.mark.slow
