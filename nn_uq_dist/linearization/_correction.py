@@ -23,7 +23,7 @@ from nn_uq_dist.paired_samples import (
     map_from_pairs,
 )
 from nn_uq_dist.paired_samples.corrected_map import settled_knots
-from nn_uq_dist.paired_samples.score_bins import differences_in_parts, influence
+from nn_uq_dist.paired_samples.score_bins import differences
 from nn_uq_dist.sampling import PairedDraws
 from nn_uq_dist.sampling.weighted_sample import Mask
 
@@ -258,12 +258,10 @@ def _difference(
     Sobol points of few inputs are much more even than independent ones, which few parts tell for
     all bins, not for each. Noise that is taken for larger smooths away what the surface has found.
     """
-    found = differences_in_parts(one, other, bins, _PARTS)
-    between = np.var(found, axis=0, ddof=1) / _PARTS
-    a, b = (influence(part[:_NOISE_DRAWS], bins) for part in (one, other))
-    independent = np.mean((a - b) ** 2, axis=1) / len(one)
+    found, between, independent = differences(one, other, bins, _PARTS, _NOISE_DRAWS)
+    between, independent = between / _PARTS, independent / len(one)
     ratio = np.mean(between / np.where(independent > 0, independent, 1), axis=0)
-    return found.mean(axis=0), np.sqrt(np.clip(ratio, _LEAST_RATIO, 1) * independent)
+    return found, np.sqrt(np.clip(ratio, _LEAST_RATIO, 1) * independent)
 
 
 def _cheap_draws(pairs: PairedDraws) -> tuple[FloatArray, FloatArray]:

@@ -16,7 +16,7 @@ from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.paired_samples._slope_prior import Curve, CurveAverages, fit_curve
 from nn_uq_dist.paired_samples.score_bins import (
     ScoreBins,
-    differences_in_parts,
+    differences,
     influence,
     sample_averages,
 )
@@ -261,10 +261,9 @@ def _noise_ratio(network: FloatArray, control: FloatArray, num_randomizations: i
     """Ratio of the variances of quasi-random and independent averages, at most 1, ``(J,)``."""
     # Bins that each part alone can fill.
     coarse = ScoreBins.for_samples(network.shape[0] // num_randomizations)
-    found = differences_in_parts(network, control, coarse, num_randomizations)
-    between = np.mean(np.var(found, axis=0, ddof=1), axis=0) / num_randomizations
-    difference = influence(network, coarse) - influence(control, coarse)
-    independent = np.mean(np.mean(difference**2, axis=1), axis=0) / network.shape[0]
+    _, *variances = differences(network, control, coarse, num_randomizations)
+    between, independent = (np.mean(part, axis=0) for part in variances)
+    between, independent = between / num_randomizations, independent / network.shape[0]
     ratio = between / np.where(independent > 0, independent, 1)
     return np.clip(ratio, 0.02, 1.0)
 
