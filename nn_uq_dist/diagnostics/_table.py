@@ -63,11 +63,11 @@ def table(
         on, and ``P(> 14)`` or ``P(< 14)``. Of a corrected linearization ``+- P(> 14)`` is the
         standard error of that probability: it is corrected anew without each tenth of the pairs, or
         each of their Sobol sequences, in turn (the jackknife: B. Efron and C. Stein, Ann. Statist.
-        9, 1981). They are 1 to 2.5 times too large with few pairs, and much too large where so many
-        fewer make a simpler correction, as from just above 150. NaN where a limit is not asked of
-        an output; errors of fewer than 20 pairs, and where fewer than one of the pairs would lie
-        beyond the limit, or short of it: there the map is extrapolated, which these errors do not
-        see (up to 20 times too small), and `nn_uq_dist.failure_probability` is right.
+        9, 1981). They are 1 to 2.5 times too large with few pairs, and 3 to 4 times where so many
+        fewer make a simpler polynomial, as from 150 pairs for three inputs. NaN where a limit is
+        not asked of an output; errors of fewer than 20 pairs, and where fewer than one of the pairs
+        would lie beyond the limit, or short of it: there the map is extrapolated, which these
+        errors do not see (up to 20 times too small), and `nn_uq_dist.failure_probability` is right.
 
     Raises
     ------

@@ -282,8 +282,7 @@ def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:
     if finite.size < draws.size:
         found.append(
             f"{1 - finite.size / draws.size:.2g} of the draws are NaN or infinite: the "
-            f"distribution is that of the finite outputs, from their draws alone, and is as far "
-            f"off as these"
+            f"distribution is that of the finite outputs"
         )
     if finite[0] == finite[-1]:
         return [

@@ -1,5 +1,7 @@
 """From paired draws with known values to the map that takes linear outputs to the network's."""
 
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -16,14 +18,14 @@ from nn_uq_dist.paired_samples import (
     Control,
     LinearQuantiles,
     ScoreBins,
-    Surface,
     fit_surface,
     map_from_draws,
     map_from_pairs,
 )
 from nn_uq_dist.paired_samples.corrected_map import settled_knots
-from nn_uq_dist.paired_samples.score_bins import differences_in_parts, influence
+from nn_uq_dist.paired_samples.score_bins import differences
 from nn_uq_dist.sampling import PairedDraws
+from nn_uq_dist.sampling.weighted_sample import Mask
 
 if TYPE_CHECKING:  # its method `corrected` needs this module
     from nn_uq_dist.linearization._linearized_network import Linearization
@@ -93,16 +95,18 @@ def require_pairs(linearization: "Linearization", pairs: Any) -> None:
 
 
 class _Outputs(NamedTuple):
-    """Outputs with finite draws: linear ones in units of their own, the network's in units of its.
+    """Outputs, finite for the same draws: linear ones in units of their own, the network's in its.
 
     Attributes
     ----------
     columns
         Their numbers among all outputs, ``(J,)``.
+    finite
+        The draws for which they are, ``(n,)``.
     quantiles
         Of the linear outputs.
     network
-        Draws, ``(n, J)``.
+        These draws, ``(m, J)``.
     mean, sd
         Of the linear outputs, or of what stands in for them, ``(J,)``.
     stands_in
@@ -112,11 +116,12 @@ class _Outputs(NamedTuple):
     """
 
     columns: NDArray[np.intp]
+    finite: Mask
     quantiles: LinearQuantiles
     network: FloatArray
     mean: FloatArray
     sd: FloatArray
-    stands_in: NDArray[np.bool_]
+    stands_in: Mask
     offset: FloatArray
     scale: FloatArray
 
@@ -129,9 +134,6 @@ def correction(
     linearization: "Linearization", pairs: PairedDraws
 ) -> tuple[MonotoneSpline, Any, Array | None]:
     """Estimate the map of each output: three attributes of `CorrectedLinearization`.
-
-    Outputs with NaN or infinite draws are mapped from their finite draws alone: these are no fair
-    sample of the linear output, so what is known of it says nothing about them.
 
     Parameters
     ----------
@@ -158,21 +160,15 @@ def correction(
     images, slopes = np.empty((2, *quantiles.at_knots.shape))
     unexplained = np.ones(sd.size)
 
-    whole = np.flatnonzero(finite.all(axis=0))
-    if whole.size:
-        parts: Any = (draws, mean, sd, stands_in, offset, scale)
-        own = [part[..., whole] for part in parts]
-        outputs = _Outputs(whole, quantiles.of(whole), *own)
-        images[whole], slopes[whole], unexplained[whole] = _paired_maps(outputs, bins, pairs)
-    for j in np.flatnonzero(~finite.all(axis=0)):
-        some = draws[finite[:, j], j, None]
-        own_bins = ScoreBins.for_samples(len(some))
-        found = map_from_draws(
-            some, _quantiles(deviation, shift, sd, own_bins).of(np.array([j])), own_bins
-        )
-        at = quantiles.at_knots[j, None]
-        images[j] = found(at.T)[:, 0]
-        slopes[j] = np.exp(found.log_abs_det_jacobian(at.T, images[j]))[:, 0]
+    cheap_draws = cache(lambda: _cheap_draws(pairs))
+    masks, group = np.unique(finite, axis=1, return_inverse=True)
+    for k, used in enumerate(masks.T):
+        columns = np.flatnonzero(group == k)
+        parts: Any = (mean, sd, stands_in, offset, scale)
+        own = (part[columns] for part in parts)
+        outputs = _Outputs(columns, used, quantiles.of(columns), draws[used][:, columns], *own)
+        found = _paired_maps(outputs, bins, pairs, cheap_draws)
+        images[columns], slopes[columns], unexplained[columns] = found
 
     knots = (
         mean[:, None] + sd[:, None] * quantiles.at_knots,
@@ -191,7 +187,10 @@ def correction(
 
 
 def _paired_maps(
-    outputs: _Outputs, bins: ScoreBins, pairs: PairedDraws
+    outputs: _Outputs,
+    bins: ScoreBins,
+    pairs: PairedDraws,
+    cheap_draws: Callable[[], tuple[FloatArray, FloatArray]],
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Values and slopes at the knots, ``(J, k)``, and the `unexplained` shares, ``(J,)``.
 
@@ -199,7 +198,7 @@ def _paired_maps(
     functions of them are. So the draws alone give a first map; moved back by it, outputs may be
     predicted better than as they are. Each output is taken as it is predicted better.
     """
-    columns, quantiles, network, *_, offset, scale = outputs
+    columns, finite, quantiles, network, *_, offset, scale = outputs
     size = scale.size
     raw = np.asarray(pairs.linear, np.float64).reshape(pairs.num_samples, -1)[:, columns]
     linear = outputs.standardized(raw)
@@ -213,12 +212,19 @@ def _paired_maps(
 
     back = inverse(network)
     straight = offset + scale * linear
-    differences = np.concatenate([network - straight, back - linear], axis=1)
-    surface = _surface(pairs, raw, differences)
     predicted = np.concatenate([straight, linear], axis=1)
+    differences = np.concatenate([network, back], axis=1) - predicted[finite]
+    surface = None
+    if not pairs.linearization.batch_shape:
+        distribution = pairs.linearization.input
+        inputs = _standardized(distribution, pairs.base_inputs)
+        importance, is_bounded = _importance(inputs, raw), distribution.normal_scale is None
+        surface = fit_surface(inputs[finite], differences, importance, is_bounded=is_bounded)
     if surface is not None:
-        predicted = predicted + surface.left_out
-    errors = back - np.stack([inverse(predicted[:, :size]), predicted[:, size:]])
+        predicted[finite] += surface.left_out
+        predicted[~finite] += surface.predict(inputs[~finite])
+    found = predicted[finite]
+    errors = back - np.stack([inverse(found[:, :size]), found[:, size:]])
     is_bent = np.less(*np.mean(errors**2, axis=1)[::-1])
     column = np.arange(size) + size * is_bent
     offset, scale = np.where(is_bent, 0, offset), np.where(is_bent, 1, scale)
@@ -227,15 +233,16 @@ def _paired_maps(
     averages = offset + scale * of_linear
     noise = None
     if surface is not None:
-        x, many = _cheap_draws(pairs)
+        x, many = cheap_draws()
         many = offset + scale * outputs.standardized(many[:, columns])
         both = many + surface.predict(x, column), many
         added, noise = _difference(*both, bins)
         averages = averages + added
     control = Control(predicted[:, column], averages, noise)
     draws = np.where(is_bent, back, network)
-    found = map_from_pairs(draws, control, quantiles, np.log(scale), bins, pairs.num_randomizations)
-    _, images, slopes = found.parameters
+    _, images, slopes = map_from_pairs(
+        draws, control, quantiles, np.log(scale), bins, finite, pairs.num_randomizations
+    ).parameters
     at, slopes = images.T, slopes.T
     images = np.where(is_bent, first(at), at)
     slopes = slopes * np.where(is_bent, np.exp(first.log_abs_det_jacobian(at, images)), 1)
@@ -251,31 +258,10 @@ def _difference(
     Sobol points of few inputs are much more even than independent ones, which few parts tell for
     all bins, not for each. Noise that is taken for larger smooths away what the surface has found.
     """
-    found = differences_in_parts(one, other, bins, _PARTS)
-    between = np.var(found, axis=0, ddof=1) / _PARTS
-    a, b = (influence(part[:_NOISE_DRAWS], bins) for part in (one, other))
-    independent = np.mean((a - b) ** 2, axis=1) / len(one)
+    found, between, independent = differences(one, other, bins, _PARTS, _NOISE_DRAWS)
+    between, independent = between / _PARTS, independent / len(one)
     ratio = np.mean(between / np.where(independent > 0, independent, 1), axis=0)
-    return found.mean(axis=0), np.sqrt(np.clip(ratio, _LEAST_RATIO, 1) * independent)
-
-
-def _surface(pairs: PairedDraws, linear: FloatArray, differences: FloatArray) -> Surface | None:
-    """Polynomials of the inputs that predict differences; None for a batch, or if none do.
-
-    Parameters
-    ----------
-    pairs
-        With known values.
-    linear
-        Linear outputs, shape ``(n, J)``.
-    differences
-        What is to be predicted.
-    """
-    if pairs.linearization.batch_shape:
-        return None
-    inputs = _standardized(pairs.linearization.input, pairs.base_inputs)
-    is_bounded = pairs.linearization.input.normal_scale is None
-    return fit_surface(inputs, differences, _importance(inputs, linear), is_bounded=is_bounded)
+    return found, np.sqrt(np.clip(ratio, _LEAST_RATIO, 1) * independent)
 
 
 def _cheap_draws(pairs: PairedDraws) -> tuple[FloatArray, FloatArray]:

@@ -306,12 +306,12 @@ class Linearization(LinearModel):
         -----
         The difference between the quantile functions of network and linear outputs is averaged over
         about ``sqrt(n)`` bins of the normal score, with control variates, and smoothed as much as
-        its noise requires (`nn_uq_dist.paired_samples`). From 150 pairs on a polynomial of the
-        inputs predicts the differences, if it can; not for a batch of points, each of which would
-        need its own: one that matters is nearer as ``linearization[i].corrected(pairs[i])``.
+        its noise requires (`nn_uq_dist.paired_samples`). A polynomial of the inputs predicts the
+        differences, if it can; not for a batch of points, each of which would need its own: one
+        that matters is nearer as ``linearization[i].corrected(pairs[i])``.
 
         NaN and infinite outputs are left out, output by output: marginals and moments are those of
-        the finite values of each output, without the control. `joint` and `input_posterior` leave
+        the finite values of each output, as `remarks` says. `joint` and `input_posterior` leave
         out the pairs in which any output is NaN or infinite.
 
         Examples

@@ -4,8 +4,7 @@ Functions of NumPy arrays in float64.
 `score_bins.py` divides the normal scores into bins and averages quantile functions over them, with
 influence functions; `_slope_prior.py` finds the increasing map that such averages indicate;
 `corrected_map.py` takes the averages from pairs, with a control. `_response_surface.py` fits
-polynomials to the differences, which predict most of them if there are enough draws, by ridge
-regression, which takes JAX's arrays as well.
+polynomials to the differences by ridge regression, which takes JAX's arrays as well.
 """
 
 from nn_uq_dist.paired_samples._response_surface import Ridge as Ridge

@@ -20,8 +20,6 @@ from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.row_algebra import gram, namespace
 from nn_uq_dist.basics.summary_line import summary_line
 
-# Fewer draws than this are too few to fit the second degree.
-LEAST_DRAWS = 150
 _DEGREES = (1, 2, 3, 4, 6, 8, 12, 16)
 # Most terms per draw, and most terms in all, which bounds the time for a fit.
 _TERMS_PER_DRAW, _MOST_TERMS = 0.6, 600
@@ -225,8 +223,6 @@ def fit_surface(
     None
     """
     count = len(standard)
-    if count < LEAST_DRAWS:
-        return None
     without = differences.var(axis=0) * count * (count / (count - 1)) ** 2
     least = without * _WORTHWHILE
     left_out = np.zeros_like(differences)

@@ -16,7 +16,7 @@ from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.paired_samples._slope_prior import Curve, CurveAverages, fit_curve
 from nn_uq_dist.paired_samples.score_bins import (
     ScoreBins,
-    differences_in_parts,
+    differences,
     influence,
     sample_averages,
 )
@@ -125,6 +125,7 @@ def map_from_pairs(
     linear: LinearQuantiles,
     log_slopes: FloatArray,
     bins: ScoreBins,
+    finite: NDArray[np.bool_] | None = None,
     num_randomizations: int = 0,
 ) -> MonotoneSpline:
     """Find the map from pairs.
@@ -132,7 +133,7 @@ def map_from_pairs(
     Parameters
     ----------
     draws
-        Outputs of the network in some unit, shape ``(n, J)``.
+        Finite outputs of the network in some unit, shape ``(m, J)``.
     control
         What predicts them.
     linear
@@ -141,6 +142,8 @@ def map_from_pairs(
         Log slopes of the maps without a correction, ``(J,)``.
     bins
         The bins.
+    finite
+        The pairs whose network outputs these are, shape ``(n,)``; all by default.
     num_randomizations
         As in `PairedDraws`: the noise of quasi-random draws is estimated between randomizations.
 
@@ -156,13 +159,15 @@ def map_from_pairs(
     >>> print(found(np.array([[0.0], [1.0]])).round(2).ravel())
     [1. 3.]
     """
-    averages, residuals = _controlled(draws, control, bins)
-    count, size = len(draws), bins.centers.size
-    inside = count * bins.widths
+    averages, residuals = _controlled(draws, control, bins, finite)
+    count, size = len(control.at_pairs), bins.centers.size
+    inside = len(draws) * bins.widths
     noise = _covariance(residuals, count - (size if count > 2 * size else 1))
     diagonal = np.diagonal(noise, axis1=1, axis2=2)
     ratio = np.ones((len(noise), 1))
-    if num_randomizations > 1:
+    is_whole = len(draws) == count
+    # Sequences without some of their points are taken for independent ones.
+    if num_randomizations > 1 and is_whole:
         ratio = _noise_ratio(draws, control.at_pairs, num_randomizations)[:, None]
         # Few draws of each randomization in a bin are not more even than independent ones.
         ratio = ratio + (1 - ratio) / (1 + inside / num_randomizations)
@@ -174,7 +179,8 @@ def map_from_pairs(
     reference = np.broadcast_to(log_slopes[:, None], averages.T.shape)
     if control.noise is not None:
         of_control = (control.noise.T**2 + _LEAST_NOISE**2)[..., None] * np.eye(size)
-        reference = fit_curve(model, control.averages.T, of_control, reference).log_slopes
+        if is_whole:  # else the distribution of the control has another shape
+            reference = fit_curve(model, control.averages.T, of_control, reference).log_slopes
         noise = noise + of_control
     return _spline(model, fit_curve(model, averages.T, noise, reference), linear)
 
@@ -214,10 +220,17 @@ def _steadied(variance: FloatArray, inside: FloatArray) -> FloatArray:
 
 
 def _controlled(
-    draws: FloatArray, control: Control, bins: ScoreBins
+    draws: FloatArray, control: Control, bins: ScoreBins, finite: NDArray[np.bool_] | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Averages for the network by regression on those of the control, and the residuals."""
-    a, b = influence(draws, bins), influence(control.at_pairs, bins)
+    """Averages for the network by regression on those of the control, and the residuals.
+
+    An average of finite outputs is a ratio, whose influence function is zero at the other draws.
+    The control has all of them, as its known averages have: so what is missing makes no bias.
+    """
+    b = influence(control.at_pairs, bins)
+    a = np.zeros_like(b)
+    a[:, slice(None) if finite is None else finite] = influence(draws, bins)
+    a *= len(b[0]) / len(draws)
     slope = _coefficients(a, b, len(draws) * bins.widths)
     off = sample_averages(control.at_pairs, bins) - control.averages
     return sample_averages(draws, bins) - slope * off, a - slope[:, None] * b
@@ -248,10 +261,9 @@ def _noise_ratio(network: FloatArray, control: FloatArray, num_randomizations: i
     """Ratio of the variances of quasi-random and independent averages, at most 1, ``(J,)``."""
     # Bins that each part alone can fill.
     coarse = ScoreBins.for_samples(network.shape[0] // num_randomizations)
-    found = differences_in_parts(network, control, coarse, num_randomizations)
-    between = np.mean(np.var(found, axis=0, ddof=1), axis=0) / num_randomizations
-    difference = influence(network, coarse) - influence(control, coarse)
-    independent = np.mean(np.mean(difference**2, axis=1), axis=0) / network.shape[0]
+    _, *variances = differences(network, control, coarse, num_randomizations)
+    between, independent = (np.mean(part, axis=0) for part in variances)
+    between, independent = between / num_randomizations, independent / network.shape[0]
     ratio = between / np.where(independent > 0, independent, 1)
     return np.clip(ratio, 0.02, 1.0)
 

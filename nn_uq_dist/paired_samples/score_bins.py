@@ -130,14 +130,6 @@ def _between(rows: FloatArray, position: FloatArray) -> FloatArray:
     return rows[below] * (1 - share) + rows[below + 1] * share
 
 
-def differences_in_parts(
-    one: FloatArray, other: FloatArray, bins: ScoreBins, parts: int
-) -> FloatArray:
-    """Differences of the averages of two samples in each of some equal parts, ``(parts, m, J)``."""
-    pairs = zip(np.split(one, parts), np.split(other, parts), strict=True)
-    return np.stack([sample_averages(a, bins) - sample_averages(b, bins) for a, b in pairs])
-
-
 def influence(sample: FloatArray, bins: ScoreBins) -> FloatArray:
     """Influence functions of `sample_averages` at the draws, minus their means, ``(m, n, J)``."""
     ordered = np.sort(sample, axis=0)
@@ -146,3 +138,17 @@ def influence(sample: FloatArray, bins: ScoreBins) -> FloatArray:
     high = np.concatenate([at_edges, ordered[-1:]])[:, None]
     clipped = np.clip(sample, low, high) / bins.widths[:, None, None]
     return clipped - np.mean(clipped, axis=1, keepdims=True)
+
+
+def differences(
+    one: FloatArray, other: FloatArray, bins: ScoreBins, parts: int, num_inside: int | None = None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean difference of the averages of two samples in equal parts, and two variances, ``(m, J)``.
+
+    The one is between the parts. The other is that of a draw's influence, by the first
+    `num_inside`: divided by their number it is the variance for independent draws.
+    """
+    pairs = zip(np.split(one, parts), np.split(other, parts), strict=True)
+    found = np.stack([sample_averages(a, bins) - sample_averages(b, bins) for a, b in pairs])
+    each = influence(one[:num_inside], bins) - influence(other[:num_inside], bins)
+    return found.mean(axis=0), np.var(found, axis=0, ddof=1), np.mean(each**2, axis=1)

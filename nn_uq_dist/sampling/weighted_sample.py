@@ -141,11 +141,7 @@ class WeightedSample:
 
     def zeroed(self, response: Any) -> Any:
         """Responses, 0 for draws that are not used."""
-        return response if self._is_complete else np.where(self.used, response, 0.0)
-
-    @cached_property
-    def _is_complete(self) -> bool:
-        return bool(self.used.all())
+        return np.where(self.used, response, 0.0)
 
     def error(self, residuals: FloatArray) -> Any:
         """Standard error of the weighted mean of responses with these residuals.

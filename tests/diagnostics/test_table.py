@@ -77,7 +77,7 @@ def test_errors_are_those_of_the_printed_probabilities():
             pairs = nuq.paired_draws(network, lin, key, 200, progress=False)
         found.append(table(lin.corrected(pairs), limits=0.5, quantiles=()).iloc[0, 2:].to_list())
     share, error = np.array(found, float).T
-    # Of the finite outputs, by the draws alone.
+    # Of the finite outputs.
     exact = 1 - ((0.35**0.5 - 0.5) / 0.2 + 1) / 1.9
     assert np.mean(np.abs(share - exact) < 2 * error) >= 9 / 12
     assert 0.5 < np.sqrt(np.mean(error**2)) / share.std() < 2

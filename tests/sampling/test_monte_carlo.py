@@ -147,8 +147,7 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors(case):
-    call, kind, message = ERRORS[case]
+@pytest.mark.parametrize(("call", "kind", "message"), ERRORS.values(), ids=ERRORS)
+def test_errors(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
