@@ -40,3 +40,18 @@ def test_pages_and_links_are_found():
     assert {"README.md", "CONTRIBUTING.md"} <= {page.name for page in MARKDOWN}
     assert anchor("What `it` cannot do: 2, 3") == "what-it-cannot-do-2-3"
     assert LINK.findall("[a](b.md) ![c](d/e.png#f)") == ["b.md", "d/e.png#f"]
+
+
+TEST = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?|\b(bench_\w+[a-z])\b")
+STANDS_FOR_ANY = {"tests/package/test_x.py", "bench_name"}
+
+
+def test_tests_and_benchmarks_that_are_named_exist():
+    """A renamed test in `.ci/run` leaves a step of CI without tests."""
+    for page in [*MARKDOWN, *ROOT.glob(".ci/run")]:
+        for name, function, benchmark in TEST.findall(page.read_text("utf-8")):
+            if {name, benchmark} & STANDS_FOR_ANY:
+                continue
+            file = ROOT / (name or f"tests/benchmarks/{benchmark}.py")
+            assert file.exists(), (page.name, name, benchmark)
+            assert f"def {function}" in file.read_text("utf-8"), (page.name, name, function)
