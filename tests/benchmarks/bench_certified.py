@@ -13,7 +13,7 @@ import nn_uq_dist as nuq
 from nn_uq_dist.error_analysis._certified_distribution import _looked_at
 from nn_uq_dist.error_analysis._cover import largest_gap
 from tests.benchmarks import _certified_cases as cases
-from tests.benchmarks._command_line import head, options, row
+from tests.benchmarks._command_line import head, print_tables, row
 from tests.benchmarks._networks import OPERATORS, operator
 from tests.benchmarks._timing import timed
 
@@ -165,16 +165,8 @@ def largest_error(net, mu, half, output):
     return largest if largest > 1e-12 else 0.0
 
 
-TABLES = (soundness, search, gaps, parts, rare, errors)
-
-
-def main():
-    """Print the tables."""
-    names = {table.__name__: table for table in TABLES}
-    given = options(tables=tuple(names), networks=500, draws=1_000_000, seconds=10.0)
-    for name in given.tables:
-        names[name](given)
-
-
 if __name__ == "__main__":
-    main()
+    print_tables(
+        (soundness, search, gaps, parts, rare, errors),
+        networks=500, draws=1_000_000, seconds=10.0,
+    )  # fmt: skip

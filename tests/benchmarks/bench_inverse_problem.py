@@ -20,7 +20,7 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer import MCMC, NUTS
 
 import nn_uq_dist as nuq
-from tests.benchmarks._command_line import head, options, row
+from tests.benchmarks._command_line import head, print_tables, row
 from tests.benchmarks._networks import random_network
 from tests.benchmarks._timing import timed
 
@@ -122,7 +122,7 @@ def coverage(given):
     print(f"mean: {np.mean(shares):.3f} converged, {np.mean(means):.3f} +- {overall:.3f} covered")
 
 
-def compare_with_nuts(given):
+def nuts(given):
     """Print how means and sds differ from those of four chains, and effective draws per second.
 
     Up to four inputs from weighted draws of their distribution: chains that start in one of several
@@ -275,18 +275,9 @@ def cost(given):
         row(activation, f"{seconds:.1f}", f"{cpu:.1f}", found.converged.sum(), *means)
 
 
-TABLES = {"coverage": coverage, "nuts": compare_with_nuts, "wine": wine, "cost": cost}
-
-
-def main():
-    """Print the tables; `nuts_draws` are those of each of four chains."""
-    problems = tuple(range(len(PROBLEMS)))
-    given = options(
-        tables=tuple(TABLES), problems=problems, data_sets=400, nuts_data_sets=10, nuts_draws=5000
-    )
-    for name in given.tables:
-        TABLES[name](given)
-
-
 if __name__ == "__main__":
-    main()
+    print_tables(
+        (coverage, nuts, wine, cost),
+        # Draws of NUTS are those of each of four chains.
+        problems=tuple(range(len(PROBLEMS))), data_sets=400, nuts_data_sets=10, nuts_draws=5000,
+    )  # fmt: skip
