@@ -7,6 +7,7 @@ tests.docs.pages docs/tutorial.md`.
 """
 
 import contextlib
+import importlib.util
 import io
 import re
 import shutil
@@ -39,9 +40,10 @@ class Block(NamedTuple):
     line: int
     shown: str | None
 
-    def imported(self) -> list[str]:
-        """Return the packages that the block imports."""
-        return IMPORT.findall(self.code)
+    def missing(self) -> list[str]:
+        """Return the packages that the block imports and that are not installed."""
+        names = IMPORT.findall(self.code)
+        return [name for name in names if importlib.util.find_spec(name) is None]
 
     def run(self, page: Path, namespace: dict[str, Any]) -> str:
         """Run the block, with tracebacks that show lines of the page; return what it prints."""
@@ -65,6 +67,24 @@ def assert_same_output(printed: str, shown: str) -> None:
         mantissa, _, exponent = expected.partition("e")
         step = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
         assert abs(float(found) - float(expected)) < 1.5 * step, printed
+
+
+def run_page(page: Path) -> dict[str, Any]:
+    """Run a page, whose blocks must print what it says; return the names that they define.
+
+    Blocks with PyTorch, where that is not installed, have left what the next ones need in a file.
+    """
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page.read_text("utf-8")):
+        absent = block.missing()
+        if "torch" in absent:
+            continue
+        assert not absent, f"{absent} not installed: pip install --group tests"
+        printed = block.run(page, namespace)
+        assert bool(printed.strip()) == (block.shown is not None), printed
+        if block.shown is not None:
+            assert_same_output(printed, block.shown)
+    return namespace
 
 
 def with_outputs(page: Path) -> str:

@@ -4,13 +4,12 @@ The frameworks of the pages are in the group `tests`. PyTorch alone is not: its 
 file that its first block saved once.
 """
 
-import importlib.util
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT, assert_same_output, blocks
+from tests.docs.pages import PAGES, ROOT, assert_same_output, blocks, run_page
 
 # Made by the first block of `docs/howto/outside_jax.md` with PyTorch 2.14.1.
 SAVED_BY_TORCH = Path(__file__).parent / "torch_network.safetensors"
@@ -18,39 +17,23 @@ HOWTO = [page for page in PAGES if page.parent.name == "howto"]
 MOST_LINES = 80
 
 
-def name_of(page):
-    return str(page.relative_to(ROOT).with_suffix(""))
-
-
-def missing(block):
-    return [name for name in block.imported() if importlib.util.find_spec(name) is None]
+def pages():
+    """The pages; `tests/docs/test_extending.py` runs that on extending."""
+    for page in PAGES:
+        if page.name != "extending.md":
+            marks = [] if page.name == "README.md" else [pytest.mark.slow]
+            name = str(page.relative_to(ROOT).with_suffix(""))
+            yield pytest.param(page, id=name, marks=marks)
 
 
 @pytest.mark.viz
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(
-            page, id=name_of(page), marks=[] if page.name == "README.md" else pytest.mark.slow
-        )
-        for page in PAGES
-    ],
-)
+@pytest.mark.parametrize("page", [*pages()])
 def test_code_of_the_page_prints_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # figures and files that the page saves
     monkeypatch.setenv("KERAS_BACKEND", "jax")  # undone after the page sets it, too
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     shutil.copy(SAVED_BY_TORCH, tmp_path / "net.safetensors")
-    namespace = {"__name__": "__main__"}
-    for block in blocks(page.read_text("utf-8")):
-        absent = missing(block)
-        if "torch" in absent:
-            continue
-        assert not absent, f"{absent} not installed: pip install --group tests"
-        printed = block.run(page, namespace)
-        assert bool(printed.strip()) == (block.shown is not None), printed
-        if block.shown is not None:
-            assert_same_output(printed, block.shown)
+    run_page(page)
 
 
 def test_answers_are_short_and_listed():
