@@ -60,7 +60,7 @@ bench: $(STAMPS)/bench ## run the benchmarks (BENCH=bench_name for one)
 	@set -e; for name in $(BENCH); do $(BIN)/python -m tests.benchmarks.$$name $(BENCH_ARGS); done
 
 sbc: $(STAMPS)/demo ## simulation-based calibration, 200 data sets (SBC_ARGS="--num-datasets 50")
-	@$(BIN)/python -m tests.sbc.run_sbc --progress $(SBC_ARGS)
+	@$(BIN)/python -m tests.sbc.run_sbc $(SBC_ARGS)
 
 docs: $(STAMPS)/docs ## build the documentation in docs/_build
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
