@@ -33,7 +33,7 @@ help: ## show this list
 	@echo "make <target>; the virtual environment is made in $(VENV) when a target first needs it"
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1 | \2/p' Makefile | awk -F'|' '{ printf "%-12s%s\n", $$1, $$2 }'
 
-demo: $(STAMPS)/demo ## run the main example (DEMO_ARGS="--rare 17" passes arguments)
+demo: $(STAMPS)/base ## run the main example (DEMO_ARGS="--rare 17" passes arguments)
 	@$(BIN)/python examples/beam.py $(DEMO_ARGS)
 
 # Compiling is most of the work. So programs are kept, for the other worker and for the next run,
@@ -59,17 +59,17 @@ bench: $(STAMPS)/bench ## run the benchmarks (BENCH=bench_name for one)
 	@test -n "$(BENCH)" || { echo "no benchmark: tests/benchmarks holds no bench_*.py" >&2; exit 1; }
 	@set -e; for name in $(BENCH); do $(BIN)/python -m tests.benchmarks.$$name $(BENCH_ARGS); done
 
-sbc: $(STAMPS)/demo ## simulation-based calibration, 200 data sets (SBC_ARGS="--num-datasets 50")
-	@$(BIN)/python -m tests.sbc.run_sbc --progress $(SBC_ARGS)
+sbc: $(STAMPS)/base ## simulation-based calibration, 200 data sets (SBC_ARGS="--num-datasets 50")
+	@$(BIN)/python -m tests.sbc.run_sbc $(SBC_ARGS)
 
 docs: $(STAMPS)/docs ## build the documentation in docs/_build
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
 	@echo "documentation: docs/_build/index.html"
 
-gallery: $(STAMPS)/demo ## make the pictures and tables of the gallery page anew
+gallery: $(STAMPS)/examples ## make the pictures and tables of the gallery page anew
 	@$(BIN)/python docs/gallery/make_gallery.py
 
-paper: $(STAMPS)/demo ## redo the paper's figures and tables for the documentation
+paper: $(STAMPS)/examples ## redo the paper's figures and tables for the documentation
 	@$(BIN)/python examples/operators/reproduce.py --out docs/_static/paper
 
 wheel: $(STAMPS)/base ## build the wheel in dist
@@ -127,9 +127,9 @@ $(STAMPS)/base: $(SETUP) $(if $(shell test -x $(BIN)/python && echo found),,envi
 	@$(INSTALL) --no-build-isolation --editable '.[viz]'
 	@touch $@
 
-$(STAMPS)/demo: $(STAMPS)/base
-	@echo "set-up: packages of the demo"
-	@$(INSTALL) --no-build-isolation --editable '.[viz]'
+$(STAMPS)/examples: $(STAMPS)/base
+	@echo "set-up: packages of the examples"
+	@$(INSTALL) --no-build-isolation --editable '.[examples]'
 	@touch $@
 
 $(STAMPS)/tests: $(STAMPS)/base
@@ -147,7 +147,7 @@ $(STAMPS)/docs: $(STAMPS)/base
 	@$(INSTALL) --group docs
 	@touch $@
 
-$(STAMPS)/bench: $(STAMPS)/base
+$(STAMPS)/bench: $(STAMPS)/examples
 	@echo "set-up: packages of the benchmarks"
 	@$(INSTALL) --group benchmarks
 	@touch $@

@@ -2,13 +2,13 @@
 
 The `degree + 1` nodes are the end points of [-1, 1] and the zeros of P'_n between them, n the
 degree and P_n the Legendre polynomial; see Canuto, Hussaini, Quarteroni and Zang, Spectral Methods
-(2006), section 2.3, for nodes, weights and the differentiation matrix, and Berrut and Trefethen,
-SIAM Review 46 (2004) 501, for the barycentric formula.
+(2006), section 2.3.
 """
 
 import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import ArrayLike, NDArray
+from scipy.interpolate import barycentric_interpolate
 
 type FloatArray = NDArray[np.float64]
 
@@ -70,17 +70,8 @@ def interpolate(values: ArrayLike, points: ArrayLike) -> FloatArray:
     ndarray
         Shape ``(..., M)``.
     """
-    values, points = np.asarray(values, float), np.asarray(points, float)
-    degree = values.shape[-1] - 1
-    x = nodes(degree)
-    # Barycentric weights of these nodes are (-1)^k sqrt(w_k), up to a common factor.
-    barycentric = np.sqrt(weights(degree)) * (-1.0) ** np.arange(degree + 1)
-    difference = points[:, None] - x
-    at_node = difference == 0
-    terms = barycentric / np.where(at_node, 1, difference)
-    matrix = terms / terms.sum(axis=1, keepdims=True)
-    matrix = np.where(at_node.any(axis=1, keepdims=True), at_node, matrix)
-    return values @ matrix.T
+    x = nodes(np.shape(values)[-1] - 1)
+    return barycentric_interpolate(x, values, points, axis=-1, rng=0)
 
 
 def _unit(degree: int) -> FloatArray:

@@ -13,6 +13,14 @@ def options(**defaults):
     return parser.parse_args()
 
 
+def print_tables(tables, **defaults):
+    """Call the functions that ``--tables`` picks, of all, with the options."""
+    functions = {table.__name__: table for table in tables}
+    given = options(tables=tuple(functions), **defaults)
+    for name in given.tables:
+        functions[name](given)
+
+
 def head(*columns, left=1):
     """Print the head of a table, whose first columns are text."""
     print()

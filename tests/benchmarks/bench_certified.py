@@ -12,7 +12,7 @@ from tqdm import tqdm
 import nn_uq_dist as nuq
 from nn_uq_dist.error_analysis._cover import largest_gap, looked_at
 from tests.benchmarks import _certified_cases as cases
-from tests.benchmarks._command_line import head, options, row
+from tests.benchmarks._command_line import head, print_tables, row
 from tests.benchmarks._networks import OPERATORS, operator
 from tests.benchmarks._timing import timed
 
@@ -62,10 +62,11 @@ def operators():
 
 
 def gaps(given):
-    """Largest distance of the bounds, for affine bounds alone and with cut ranges."""
-    head("network", "half-width", "affine bounds alone", "with cut ranges", "seconds")
+    """Largest distance of the bounds; the tangent's error, its bound over what a search finds."""
+    of_gap, of_error = ("affine bounds alone", "with cut ranges", "seconds"), ("bound", "found")
+    head("network", "half-width", *of_gap, *of_error, "bound over found")
     for name, net, distribution, half_width in operators():
-        rows = []
+        rows, of_tangent = [], []
         for output in OUTPUTS:
             bounds, seconds = timed(partial(nuq.certified, net, distribution, output=output))
             (whole,) = bounds._covers
@@ -74,9 +75,30 @@ def gaps(given):
             certain = whole._replace(**kept)
             at = looked_at(bounds._network, whole)
             rows.append((largest_gap(bounds._network, (certain,), at), bounds.gap, seconds))
+            bound, found = bounds.error_bound, largest_error(net, distribution, output)
+            # None that was found, up to rounding, with a bound that is rounding, too.
+            nothing = 1.0 if bound < 1e-9 else np.inf
+            of_tangent.append((bound, found, bound / found if found else nothing))
         alone, cut, seconds = zip(*rows, strict=True)
-        values = np.mean(alone), np.mean(cut), np.median(seconds)
-        row(name, half_width, *(f"{value:.2g}" for value in values))
+        *of_errors, ratio = np.median(of_tangent, axis=0)
+        values = np.mean(alone), np.mean(cut), np.median(seconds), *of_errors
+        row(name, half_width, *(f"{value:.2g}" for value in values), f"{ratio:.1f}")
+
+
+def largest_error(net, distribution, output):
+    """The largest error of the tangent found by projected ascent, zero if it is rounding."""
+    mu = np.asarray(distribution.mean, float)
+    half = np.asarray(distribution.half_width, float)
+    tangent = cases.gradient(net, mu[None], output)[0] * half
+    at_mu = cases.forward(net, mu[None])[0, output]
+    rng, largest = np.random.default_rng(0), 0.0
+    for sign in (1, -1):
+        v = rng.uniform(-1, 1, (2000, len(mu)))
+        v[1000:] = np.sign(v[1000:])
+        v = cases.ascent(net, mu, half, v, sign, -sign * tangent, num_steps=20, output=output)
+        error = cases.forward(net, mu + half * v)[:, output] - at_mu - v @ tangent
+        largest = max(largest, float(np.abs(error).max()))
+    return largest if largest > 1e-12 else 0.0
 
 
 def with_parts(net, distribution, given, **options):
@@ -132,49 +154,8 @@ def limit_of(case, share):
     return limit
 
 
-def errors(given):
-    """The error of the tangent: its bound, over the largest that search finds."""
-    head("network", "half-width", "bound", "largest found", "ratio")
-    for name, net, distribution, half_width in operators():
-        mu = np.asarray(distribution.mean, float)
-        half = np.full(mu.shape, float(np.float32(half_width)))
-        rows = []
-        for output in OUTPUTS:
-            bound = nuq.certified(net, distribution, output=output).error_bound
-            found = largest_error(net, mu, half, output)
-            # None that was found, up to rounding, with a bound that is rounding, too.
-            nothing = 1.0 if bound < 1e-9 else np.inf
-            rows.append((bound, found, bound / found if found else nothing))
-        bound, found, ratio = np.median(rows, axis=0)
-        row(name, half_width, f"{bound:.2g}", f"{found:.2g}", f"{ratio:.1f}")
-
-
-def largest_error(net, mu, half, output):
-    """The largest error of the tangent found by projected ascent, zero if it is rounding."""
-    tangent, at_mu = (
-        cases.gradient(net, mu[None], output)[0] * half,
-        cases.forward(net, mu[None])[0, output],
-    )
-    rng, largest = np.random.default_rng(0), 0.0
-    for sign in (1, -1):
-        v = rng.uniform(-1, 1, (2000, len(mu)))
-        v[1000:] = np.sign(v[1000:])
-        v = cases.ascent(net, mu, half, v, sign, -sign * tangent, num_steps=20, output=output)
-        error = cases.forward(net, mu + half * v)[:, output] - at_mu - v @ tangent
-        largest = max(largest, float(np.abs(error).max()))
-    return largest if largest > 1e-12 else 0.0
-
-
-TABLES = (soundness, search, gaps, parts, rare, errors)
-
-
-def main():
-    """Print the tables."""
-    names = {table.__name__: table for table in TABLES}
-    given = options(tables=tuple(names), networks=500, draws=1_000_000, seconds=10.0)
-    for name in given.tables:
-        names[name](given)
-
-
 if __name__ == "__main__":
-    main()
+    print_tables(
+        (soundness, search, gaps, parts, rare),
+        networks=500, draws=1_000_000, seconds=10.0,
+    )  # fmt: skip

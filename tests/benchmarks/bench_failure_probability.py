@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import gammaincc, ndtr
 
 import nn_uq_dist as nuq
-from tests.benchmarks._command_line import head, options, row
+from tests.benchmarks._command_line import head, print_tables, row
 from tests.benchmarks._failure_cases import (
     NUM_CASES,
     largest_of_draws,
@@ -189,19 +189,9 @@ def peers(given):
             row(case.name, f"{share:.1e}", *(f"{number:.0f}" for number in runs))
 
 
-TABLES = {table.__name__: table for table in (accuracy, coverage, misleading, challenge, peers)}
-
-
-def main():
-    """Print the tables."""
-    given = options(
-        tables=tuple(TABLES), cases=tuple(range(NUM_CASES)), runs=20_000,
-        draws=100_000_000, repetitions=200, keys=20,
-    )  # fmt: skip
-    with jax.enable_x64(True):
-        for name in given.tables:
-            TABLES[name](given)
-
-
 if __name__ == "__main__":
-    main()
+    with jax.enable_x64(True):
+        print_tables(
+            (accuracy, coverage, misleading, challenge, peers),
+            cases=tuple(range(NUM_CASES)), runs=20_000, draws=100_000_000, repetitions=200, keys=20,
+        )  # fmt: skip

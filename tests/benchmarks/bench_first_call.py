@@ -5,11 +5,12 @@ of the working tree. Importing and the arrays of the inputs are not timed. The p
 file, with the package of a checkout on ``PYTHONPATH``, and use public names only.
 """
 
-import json
+import io
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from functools import partial
@@ -91,11 +92,11 @@ JOBS = {
 
 
 def first_call(job):
-    """Seconds, and CPU seconds of all threads, of the job's call."""
+    """Seconds of the job's call."""
     call = JOBS[job]()
-    start, cpu_start = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
     jax.block_until_ready(call())
-    return time.perf_counter() - start, time.process_time() - cpu_start
+    return time.perf_counter() - start
 
 
 def in_fresh_process(checkout, job):
@@ -107,52 +108,38 @@ def in_fresh_process(checkout, job):
         [sys.executable, __file__, "--child", job],
         cwd=checkout, env=environment, check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    return json.loads(child.stdout.splitlines()[-1])
+    return float(child.stdout.splitlines()[-1])
 
 
-def fastest(job, checkouts):
-    """The least disturbed of a few rounds for each checkout, in turns."""
-    rounds = [[in_fresh_process(path, job) for path in checkouts] for _ in range(NUM_ROUNDS)]
-    return [min(calls) for calls in zip(*rounds, strict=True)]
-
-
-def git(*arguments):
-    """What git prints."""
+def extract(revision, folder):
+    """Write the files of a git revision of this repository into a folder."""
     # Revisions come from the command line of whoever runs this.
-    command = ["git", "-C", str(ROOT), *arguments]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    return done.stdout.strip()
-
-
-def clone(revision, folder):
-    """Check out a revision of this repository into an empty folder."""
-    commit = git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
-    git("clone", "--quiet", "--shared", "--no-checkout", str(ROOT), folder)
-    git("-C", folder, "checkout", "--quiet", "--detach", commit)
+    command = ["git", "-C", str(ROOT), "archive", revision]
+    archive = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout  # noqa: S603
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(folder, filter="data")
 
 
 def table(checkouts, title):
-    """Print first calls, of two checkouts with the ratio of the second to the first."""
+    """Print first calls, the least disturbed of a few rounds of each checkout, in turns."""
     from tests.benchmarks._command_line import head, row
 
     print(f"\n## First calls{title}")
-    ratio = ["ratio"] * (len(checkouts) - 1)
-    head("job", "seconds", *ratio, "CPU seconds", *ratio)
+    head("job", "seconds", *["ratio"] * (len(checkouts) - 1))
     for job in JOBS:
-        cells = []
-        for seconds in zip(*fastest(job, checkouts), strict=True):
-            cells.append(" -> ".join(f"{value:.2f}" for value in seconds))
-            cells += [f"{after / seconds[0]:.2f}" for after in seconds[1:]]
-        row(job, *cells)
+        rounds = [[in_fresh_process(path, job) for path in checkouts] for _ in range(NUM_ROUNDS)]
+        seconds = [min(calls) for calls in zip(*rounds, strict=True)]
+        cells = " -> ".join(f"{value:.2f}" for value in seconds)
+        row(job, cells, *(f"{after / seconds[0]:.2f}" for after in seconds[1:]))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         # On a line of its own, the last: the example prints too.
-        print("\n" + json.dumps(first_call(sys.argv[2])))
+        print(f"\n{first_call(sys.argv[2])}")
     elif sys.argv[1:]:
         with tempfile.TemporaryDirectory() as folder:
-            clone(sys.argv[1], folder)
+            extract(sys.argv[1], folder)
             table([Path(folder), ROOT], f", {sys.argv[1]} -> working tree")
     else:
         table([ROOT], "")

@@ -20,7 +20,7 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer import MCMC, NUTS
 
 import nn_uq_dist as nuq
-from tests.benchmarks._command_line import head, options, row
+from tests.benchmarks._command_line import head, print_tables, row
 from tests.benchmarks._networks import random_network
 from tests.benchmarks._timing import timed
 
@@ -98,16 +98,14 @@ def mean_and_error(held):
 
 def coverage(given):
     """Print coverage, what has converged, runs and times of each problem."""
-    columns = "converged", "coverage", "error", "runs", "seconds"
+    columns = "converged", "coverage", "error", "runs"
     head("inputs", "outputs", "network", "kind", "noise", *columns, left=5)
     rows = []
     for number in given.problems:
         one, count = problem(number), given.data_sets
         x, y = one.data(jax.random.key(100 + number), count)
         starts = range(0, count, TOGETHER)
-        found, seconds = timed(
-            lambda one=one, y=y: [one.posterior(y[k : k + TOGETHER], k) for k in starts]  # noqa: B023
-        )
+        found = [one.posterior(y[k : k + TOGETHER], k) for k in starts]
         good = np.concatenate([part.converged for part in found])
         inside = np.concatenate(
             [within(part, x[k : k + TOGETHER]) for k, part in zip(starts, found, strict=True)]
@@ -116,13 +114,13 @@ def coverage(given):
         mean, error = mean_and_error(inside[good].mean(axis=1))
         rows.append((good.mean(), mean, error))
         cells = [f"{value:.3f}" for value in rows[-1]]
-        row(*PROBLEMS[number], *cells, f"{runs:.0f}", f"{seconds / count:.2f}")
+        row(*PROBLEMS[number], *cells, f"{runs:.0f}")
     shares, means, errors = np.array(rows).T
     overall = np.sqrt(np.sum(errors**2)) / len(errors)
     print(f"mean: {np.mean(shares):.3f} converged, {np.mean(means):.3f} +- {overall:.3f} covered")
 
 
-def compare_with_nuts(given):
+def nuts(given):
     """Print how means and sds differ from those of four chains, and effective draws per second.
 
     Up to four inputs from weighted draws of their distribution: chains that start in one of several
@@ -260,7 +258,7 @@ def wine(given):
 
 def cost(given):
     """Print the time of 50 observations, 12 inputs, 5 layers of 128, after compilation."""
-    columns = "seconds", "CPU seconds", "converged", "runs", "effective draws in the median"
+    columns = "seconds", "converged", "runs", "effective draws in the median"
     head("50 observations, 12 inputs, 24 outputs, 5 layers of 128", *columns)
     for activation, gain in (("tanh", 1.2), ("leaky ReLU", 2**0.5)):
         sizes = [12, *[128] * 5, 24]
@@ -268,25 +266,14 @@ def cost(given):
         one = Problem.of(network, nuq.Input.box(jnp.zeros(12), half_width=1.0), 0.2)
         _, y = one.data(jax.random.key(1), 50)
         one.posterior(y[:1], 2, num_runs=20_000)
-        cpu = time.process_time()
         found, seconds = timed(partial(one.posterior, y, 3))
-        cpu = time.process_time() - cpu
         means = f"{found.num_runs.mean():.0f}", f"{np.median(found.effective_draws):.0f}"
-        row(activation, f"{seconds:.1f}", f"{cpu:.1f}", found.converged.sum(), *means)
-
-
-TABLES = {"coverage": coverage, "nuts": compare_with_nuts, "wine": wine, "cost": cost}
-
-
-def main():
-    """Print the tables; `nuts_draws` are those of each of four chains."""
-    problems = tuple(range(len(PROBLEMS)))
-    given = options(
-        tables=tuple(TABLES), problems=problems, data_sets=400, nuts_data_sets=10, nuts_draws=5000
-    )
-    for name in given.tables:
-        TABLES[name](given)
+        row(activation, f"{seconds:.1f}", found.converged.sum(), *means)
 
 
 if __name__ == "__main__":
-    main()
+    print_tables(
+        (coverage, nuts, wine, cost),
+        # Draws of NUTS are those of each of four chains.
+        problems=tuple(range(len(PROBLEMS))), data_sets=400, nuts_data_sets=10, nuts_draws=5000,
+    )  # fmt: skip

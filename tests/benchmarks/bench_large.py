@@ -12,26 +12,17 @@ from tests.benchmarks._networks import random_network
 from tests.benchmarks._timing import first_and_later, peak_megabytes, run_alone
 
 NUM_POINTS = 100
-# Inputs, outputs, and whether the inputs are uniform.
-MARGINALS = {
-    "150,528 uniform inputs, 10 outputs": (150_528, 10, True),
-    "150,528 normal inputs, 10 outputs": (150_528, 10, False),
-    "20,000 uniform inputs, 1,000 outputs": (20_000, 1_000, True),
-    "20,000 normal inputs, 1,000 outputs": (20_000, 1_000, False),
-    "3 uniform inputs, 10,000 outputs": (3, 10_000, True),
-}
-BATCH = "10,000 test points, 12-64-64-3"
 JOINT = "joint of 2,000 outputs, 50 inputs"
-
-
-def linearized(sizes, *, is_uniform=True, batch=()):
-    """The tangent at random means, about which inputs vary by a tenth; its time; memory before."""
-    net = random_network(0, sizes, dtype=np.float32)
-    loc = np.random.default_rng(1).standard_normal((*batch, sizes[0]), np.float32)
-    scale = jnp.full(sizes[0], 0.1)
-    f = nuq.Input.box(loc, half_width=scale) if is_uniform else nuq.Input.normal(loc, scale)
-    before = peak_megabytes()
-    return *timed(lambda: nuq.linearize(net, f)), before
+# Sizes of the network, whether its inputs are uniform, and test points.
+CASES = {
+    "150,528 uniform inputs, 10 outputs": ((150_528, 64, 10), True, ()),
+    "150,528 normal inputs, 10 outputs": ((150_528, 64, 10), False, ()),
+    "20,000 uniform inputs, 1,000 outputs": ((20_000, 64, 1_000), True, ()),
+    "20,000 normal inputs, 1,000 outputs": ((20_000, 64, 1_000), False, ()),
+    "3 uniform inputs, 10,000 outputs": ((3, 64, 10_000), True, ()),
+    "10,000 test points, 12-64-64-3": ((12, 64, 64, 3), True, (10_000,)),
+    JOINT: ((50, 64, 2_000), True, ()),
+}
 
 
 def timed(call):
@@ -40,44 +31,29 @@ def timed(call):
     return result, f"{first:.2f} / {later:.3f}"
 
 
-def of_marginals(num_inputs, num_outputs, is_uniform):
-    """Tangent, marginals, and log densities of points within three standard deviations."""
-    linear, took, before = linearized([num_inputs, 64, num_outputs], is_uniform=is_uniform)
-    marginals, making = timed(linear.marginals)
-    steps = jnp.linspace(-3, 3, NUM_POINTS)[:, None]
-    points = jnp.clip(marginals.mean + steps * marginals.variance**0.5, *marginals.bounds)
-    logs, density = timed(lambda: marginals.log_prob(points))
-    assert not jnp.isnan(logs).any()
-    return linear, before, took, making, density
-
-
-def of_batch():
-    """Tangents and marginals of many test points, and the density of an observation of each."""
-    linear, took, before = linearized([12, 64, 64, 3], batch=(10_000,))
-    marginals, making = timed(linear.marginals)
-    points = marginals.mean + 0.5 * marginals.variance**0.5
-    _, density = timed(lambda: marginals.log_prob(points))
-    return linear, before, took, making, density
-
-
-def of_joint():
-    """The joint distribution with noise, draws of it, and their log densities."""
-    linear, took, before = linearized([50, 64, 2_000])
-    joint, making = timed(lambda: linear.joint(noise_scale=0.1))
-    draws, drawing = timed(lambda: joint.sample(jax.random.key(0), (NUM_POINTS,)))
-    logs, density = timed(lambda: joint.log_prob(draws))
-    assert jnp.isfinite(logs).all()
-    return linear, before, took, making, f"{density}, draws {drawing}"
-
-
 def print_row(name):
     """One row, measured in this process; the memory is what was added since the network stood."""
-    if name in MARGINALS:
-        linear, before, *cells = of_marginals(*MARGINALS[name])
+    sizes, is_uniform, batch = CASES[name]
+    net = random_network(0, sizes, dtype=np.float32)
+    loc = np.random.default_rng(1).standard_normal((*batch, sizes[0]), np.float32)
+    scale = jnp.full(sizes[0], 0.1)
+    f = nuq.Input.box(loc, half_width=scale) if is_uniform else nuq.Input.normal(loc, scale)
+    before = peak_megabytes()
+    linear, took = timed(lambda: nuq.linearize(net, f))
+    if name == JOINT:
+        distribution, making = timed(lambda: linear.joint(noise_scale=0.1))
+        points, drawing = timed(lambda: distribution.sample(jax.random.key(0), (NUM_POINTS,)))
     else:
-        linear, before, *cells = of_batch() if name == BATCH else of_joint()
-    peak = peak_megabytes() - before
-    row(name, *cells, f"{linear.jacobian.nbytes / 2**20:.0f}", f"{peak:.0f}")
+        distribution, making = timed(linear.marginals)
+        # Of test points an observation each, else points within three standard deviations.
+        steps = 0.5 if batch else jnp.linspace(-3, 3, NUM_POINTS)[:, None]
+        sd = distribution.variance**0.5
+        points = jnp.clip(distribution.mean + steps * sd, *distribution.bounds)
+    logs, density = timed(lambda: distribution.log_prob(points))
+    assert not jnp.isnan(logs).any()
+    density += f", draws {drawing}" if name == JOINT else ""
+    peak = f"{peak_megabytes() - before:.0f}"
+    row(name, took, making, density, f"{linear.jacobian.nbytes / 2**20:.0f}", peak)
 
 
 def main():
@@ -86,7 +62,7 @@ def main():
     print("Seconds of the first call / of a later one.")
     memory = "Jacobian, MB", "peak memory, MB"
     head("case", "`linearize`", "distribution", "`log_prob`", *memory)
-    for name in (*MARGINALS, BATCH, JOINT):
+    for name in CASES:
         print(run_alone(__spec__.name, name), flush=True)
 
 

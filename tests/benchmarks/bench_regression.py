@@ -3,6 +3,7 @@
 The model: observations of a network's outputs, each at its own measured input that lies in a box
 of unknown half-width beta, with normal noise sigma. The peer has normal distributions of the same
 means and standard deviations (the delta method), or the multivariate normal of the same covariance.
+Then values and gradients of corrected distributions with noise.
 """
 
 from functools import partial
@@ -13,7 +14,8 @@ import numpy as np
 import numpyro.distributions as dist
 
 import nn_uq_dist as nuq
-from tests.benchmarks._networks import random_layers
+from nn_uq_dist.distributions import NoisyMarginal
+from tests.benchmarks._networks import VARYING, operator_and_box, random_layers
 from tests.benchmarks._timing import print_timings, time_interleaved
 
 OBSERVATIONS, INPUTS, HIDDEN, OUTPUTS = 1000, 12, 64, 12
@@ -95,7 +97,31 @@ def gradients(dtype):
             print(f"\n{name} / {peer}: {timings[name].ratio_to(timings[peer]):.3g}", flush=True)
 
 
+def noise_on_corrected(pairs=1000, points=40):
+    """Density of corrected outputs of a trained operator, without and with noise, and gradients."""
+    net, f = operator_and_box("nonlinear_5", 1.5)
+    lin = nuq.linearize(net, f)
+    draws = nuq.paired_draws(net, lin, jax.random.key(0), pairs, progress=False)
+    distribution = lin.corrected(draws).marginals()[VARYING]
+    levels = (np.arange(points, dtype=np.float32) + 0.5) / points
+    y, scale = distribution.icdf(jnp.asarray(levels[:, None])), jnp.sqrt(distribution.variance)
+
+    def without(shift):
+        return distribution.log_prob(y + shift).sum()
+
+    def noisy(sigma):
+        return NoisyMarginal(distribution, sigma * scale).log_prob(y).sum()
+
+    calls = {}
+    for name, function, at in (("without noise", without, 0.0), ("with noise", noisy, 0.3)):
+        calls[name] = partial(jax.jit(function), jnp.float32(at))
+        calls[f"gradient, {name}"] = partial(jax.jit(jax.value_and_grad(function)), jnp.float32(at))
+    print(f"\n## {points} values of {len(VARYING)} corrected outputs, {pairs} pairs, float32")
+    print_timings(time_interleaved(calls), relative_to="gradient, without noise")
+
+
 if __name__ == "__main__":
     gradients("float32")
+    noise_on_corrected()
     with jax.enable_x64(True):
         gradients("float64")

@@ -1,12 +1,17 @@
 """Pages of the documentation as programs: their blocks of code, and what those print.
 
 A block of a page opens with three backticks and `python`; what it prints, if anything, is in the
-block of `text` below it. Run as a program, this writes what the blocks print into the pages named,
-and the figures that they save and show into a folder of `docs/_static`: `python -m
-tests.docs.pages docs/tutorial.md`.
+block of `text` below it. Tables that stand on several pages have one source, a file of
+`docs/_tables`. Pages of the documentation include it. The README, as GitHub shows it, cannot:
+between lines `<!-- docs/_tables/name.md -->` and `<!-- end -->` it holds a copy.
+
+Run as a program, this writes what the blocks print, and such copies, into the pages named, and the
+figures that they save and show into a folder of `docs/_static`: `python -m tests.docs.pages
+docs/tutorial.md`.
 """
 
 import contextlib
+import importlib.util
 import io
 import re
 import shutil
@@ -27,6 +32,9 @@ MARKDOWN = sorted(
 PAGES = [path for path in MARKDOWN if "```python\n" in path.read_text("utf-8")]
 # A block, and what it prints if that is shown next.
 BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+COPY = re.compile(
+    r"^<!-- (docs/_tables/\w+\.md) -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE
+)
 IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
 # With its white space: a column of a table is narrower or wider with the length of its numbers.
 NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d*(?:e[-+]\d+)?")
@@ -39,9 +47,10 @@ class Block(NamedTuple):
     line: int
     shown: str | None
 
-    def imported(self) -> list[str]:
-        """Return the packages that the block imports."""
-        return IMPORT.findall(self.code)
+    def missing(self) -> list[str]:
+        """Return the packages that the block imports and that are not installed."""
+        names = IMPORT.findall(self.code)
+        return [name for name in names if importlib.util.find_spec(name) is None]
 
     def run(self, page: Path, namespace: dict[str, Any]) -> str:
         """Run the block, with tracebacks that show lines of the page; return what it prints."""
@@ -67,9 +76,34 @@ def assert_same_output(printed: str, shown: str) -> None:
         assert abs(float(found) - float(expected)) < 1.5 * step, printed
 
 
+def run_page(page: Path) -> dict[str, Any]:
+    """Run a page, whose blocks must print what it says; return the names that they define.
+
+    Blocks with PyTorch, where that is not installed, have left what the next ones need in a file.
+    """
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page.read_text("utf-8")):
+        absent = block.missing()
+        if "torch" in absent:
+            continue
+        assert not absent, f"{absent} not installed: pip install --group tests"
+        printed = block.run(page, namespace)
+        assert bool(printed.strip()) == (block.shown is not None), printed
+        if block.shown is not None:
+            assert_same_output(printed, block.shown)
+    return namespace
+
+
+def with_copies(text: str) -> str:
+    """Return the text with the copies of tables as their sources have them."""
+    return COPY.sub(
+        lambda copy: f"<!-- {copy[1]} -->\n{(ROOT / copy[1]).read_text('utf-8')}<!-- end -->", text
+    )
+
+
 def with_outputs(page: Path) -> str:
     """Return the text of a page with what its blocks print now."""
-    text = page.read_text("utf-8")
+    text = with_copies(page.read_text("utf-8"))
     namespace: dict[str, Any] = {"__name__": "__main__"}
     found = blocks(text)
 

@@ -1,15 +1,17 @@
-"""Links of all pages that GitHub shows lead to an existing file and an existing heading.
+"""Links and commands of all pages that GitHub shows, and commands of CI, lead to what exists.
 
 Sphinx checks those of the documentation as it builds it; the README, CONTRIBUTING and the pages as
 GitHub shows them are checked here.
 """
 
+import pkgutil
 import re
 
 import pytest
 
 from tests.docs.pages import MARKDOWN, ROOT
 
+CI = ROOT / ".ci" / "run"
 LINK = re.compile(r"\]\(([^)\s]*)\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -34,6 +36,22 @@ def test_links_have_targets(page):
         assert target.exists(), link
         assert ROOT in target.parents, f"{link} leads out of the repository"
         assert not heading or heading in anchors(target), link
+
+
+TARGET = re.compile(r"(?:^|`)make\s+([a-z]+)(?=`|$| +#|\s[A-Z]+=)", re.MULTILINE)
+SCRIPT = re.compile(r"(?<![\w/])(?:examples|docs)/[\w/]+\.py")
+NAME = re.compile(r"\btests(?:\.\w+)+(?![\w<])|(?<=\[)nn_uq_dist[\w.]+(?=\])")
+
+
+@pytest.mark.parametrize("page", [*MARKDOWN, CI], ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_exist(page):
+    """Targets of make, scripts, and names in modules, those of examples in docstrings included."""
+    text = page.read_text("utf-8")
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert set(TARGET.findall(text)) <= set(targets)
+    assert all((ROOT / script).exists() for script in SCRIPT.findall(text))
+    for name in NAME.findall(text):
+        pkgutil.resolve_name(name)
 
 
 def test_pages_and_links_are_found():

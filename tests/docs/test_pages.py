@@ -1,56 +1,53 @@
 """The README and every page of the docs: each block of code runs and prints what the page says.
 
+No row of numbers stands in two files by hand: copies are those of their source.
+
 The frameworks of the pages are in the group `tests`. PyTorch alone is not: its page runs from the
 file that its first block saved once.
 """
 
-import importlib.util
+import re
 import shutil
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT, assert_same_output, blocks
+from tests.docs.pages import (
+    COPY,
+    MARKDOWN,
+    PAGES,
+    ROOT,
+    assert_same_output,
+    blocks,
+    run_page,
+    with_copies,
+)
 
 # Made by the first block of `docs/howto/outside_jax.md` with PyTorch 2.14.1.
 SAVED_BY_TORCH = Path(__file__).parent / "torch_network.safetensors"
 HOWTO = [page for page in PAGES if page.parent.name == "howto"]
 MOST_LINES = 80
+CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
-def name_of(page):
-    return str(page.relative_to(ROOT).with_suffix(""))
-
-
-def missing(block):
-    return [name for name in block.imported() if importlib.util.find_spec(name) is None]
+def pages():
+    """The pages; `tests/docs/test_extending.py` runs that on extending."""
+    for page in PAGES:
+        if page.name != "extending.md":
+            marks = [] if page.name == "README.md" else [pytest.mark.slow]
+            name = str(page.relative_to(ROOT).with_suffix(""))
+            yield pytest.param(page, id=name, marks=marks)
 
 
 @pytest.mark.viz
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(
-            page, id=name_of(page), marks=[] if page.name == "README.md" else pytest.mark.slow
-        )
-        for page in PAGES
-    ],
-)
+@pytest.mark.parametrize("page", [*pages()])
 def test_code_of_the_page_prints_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # figures and files that the page saves
     monkeypatch.setenv("KERAS_BACKEND", "jax")  # undone after the page sets it, too
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     shutil.copy(SAVED_BY_TORCH, tmp_path / "net.safetensors")
-    namespace = {"__name__": "__main__"}
-    for block in blocks(page.read_text("utf-8")):
-        absent = missing(block)
-        if "torch" in absent:
-            continue
-        assert not absent, f"{absent} not installed: pip install --group tests"
-        printed = block.run(page, namespace)
-        assert bool(printed.strip()) == (block.shown is not None), printed
-        if block.shown is not None:
-            assert_same_output(printed, block.shown)
+    run_page(page)
 
 
 def test_answers_are_short_and_listed():
@@ -75,3 +72,20 @@ def test_outputs_are_compared_by_words_and_last_places():
             assert_same_output("[0.19 0.2 0.18] True", other)
     with pytest.raises(AssertionError):
         assert_same_output("1.2e-07", "1.2e-06")
+
+
+def test_copies_are_those_of_their_source():
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(COPY.findall(text)) >= 2
+    assert with_copies(text) == text
+
+
+def test_rows_of_numbers_stand_once():
+    places = defaultdict(set)
+    for path in MARKDOWN:
+        text = CODE.sub("", COPY.sub("", path.read_text("utf-8")))
+        for row in re.findall(r"^\|.*\|$(?!\n\|-)", text, re.MULTILINE):  # no headings
+            if len(re.findall(r"\d[\d.]*", row)) >= 3:
+                places[re.sub(r"\s", "", row)].add(path)
+    assert len(places) > 300
+    assert not {row: files for row, files in places.items() if len(files) > 1}

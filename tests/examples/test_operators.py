@@ -9,6 +9,7 @@ import scipy.interpolate
 import scipy.special
 
 from nn_uq_dist import Input, LeakyReLUNetwork, linearize
+from tests.benchmarks._certified_cases import forward
 
 BARS = {  # relative L2 error, hidden layers
     "nonlinear_1": (0.05, 1),
@@ -58,15 +59,6 @@ def test_operators_match_adaptive_quadrature(operators, precision, name):
     np.testing.assert_allclose(values, expected, rtol=rtol, atol=rtol)
 
 
-def evaluate(net, inputs):
-    """Evaluate a network in NumPy."""
-    signal = inputs
-    for weights, bias in zip(net.hidden_weights, net.biases, strict=True):
-        h = signal @ np.asarray(weights).T + np.asarray(bias)
-        signal = np.where(h >= 0, h, np.asarray(net.negative_slope) * h)
-    return signal @ np.asarray(net.output_matrix).T + (inputs if net.skip_connection else 0)
-
-
 @pytest.mark.parametrize("name", BARS)
 def test_trained_networks_meet_their_bars(operators, name):
     bar, num_layers = BARS[name]
@@ -80,7 +72,7 @@ def test_trained_networks_meet_their_bars(operators, name):
     # A key that no training had.
     inputs = np.random.default_rng(123).normal(size=(5000, 31)).astype(np.float32)
     expected = np.asarray(operators.integro_differential.OPERATORS[name.split("_")[0]](inputs))
-    errors = np.sum((evaluate(net, inputs) - expected) ** 2, axis=1)
+    errors = np.sum((forward(net, inputs) - expected) ** 2, axis=1)
     sizes = np.sum(expected**2, axis=1)
     error = np.sqrt(errors.sum() / sizes.sum())
     # Four standard errors of the ratio of the sums, by the delta method.
@@ -124,6 +116,6 @@ def test_training_reduces_the_error_and_writes_a_network(operators, tmp_path, mo
     assert printed < 0.1
     inputs = np.random.default_rng(0).normal(size=(2000, 31)).astype(np.float32)
     expected = np.asarray(operators.integro_differential.linear(inputs))
-    residual = evaluate(operators.networks.load(out), inputs) - expected
+    residual = forward(operators.networks.load(out), inputs) - expected
     error = np.linalg.norm(residual) / np.linalg.norm(expected)
     assert error == pytest.approx(printed, rel=0.1)

@@ -14,11 +14,8 @@ arXiv:1804.06788). Regimes, by what the data come from:
 Run with ``python -m tests.sbc.run_sbc`` or ``make sbc``.
 """
 
-import argparse
-import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +23,11 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import scipy.stats
-from jax import Array
 from numpyro.infer import NUTS, init_to_sample
 from tqdm import tqdm
 
 import nn_uq_dist as nuq
+from tests.benchmarks._command_line import options
 
 HIDDEN = 16
 BETA, SIGMA = 0.3, 0.1  # prior medians
@@ -61,7 +58,7 @@ REGIMES = {
 }
 
 
-def prior() -> dict[str, dist.Distribution]:
+def prior():
     """The distributions of beta and sigma."""
     return {
         "beta": dist.LogNormal(jnp.log(BETA), 0.7),
@@ -69,7 +66,7 @@ def prior() -> dict[str, dist.Distribution]:
     }
 
 
-def make_network(inputs: int, outputs: int) -> nuq.LeakyReLUNetwork:
+def make_network(inputs, outputs):
     """One hidden layer."""
     keys = jax.random.split(jax.random.key(0), 3)
     return nuq.LeakyReLUNetwork(
@@ -79,7 +76,7 @@ def make_network(inputs: int, outputs: int) -> nuq.LeakyReLUNetwork:
     )
 
 
-def model(linear: nuq.Linearization, y: Array, likelihood: str) -> None:
+def model(linear, y, likelihood):
     """Errors-in-variables regression, the input error integrated out."""
     beta, sigma = (numpyro.sample(name, distribution) for name, distribution in prior().items())
     distribution = nuq.Linearization(
@@ -95,7 +92,7 @@ def model(linear: nuq.Linearization, y: Array, likelihood: str) -> None:
         numpyro.sample("y", outputs, obs=y)
 
 
-def simulate(key: Array, regime: Regime) -> tuple[dict[str, Array], nuq.Linearization, Array]:
+def simulate(key, regime):
     """Draw the truth, measured inputs and outputs of one data set."""
     net = make_network(regime.inputs, regime.outputs)
     keys = jax.random.split(key, 5)
@@ -112,7 +109,7 @@ def simulate(key: Array, regime: Regime) -> tuple[dict[str, Array], nuq.Lineariz
     return truth, linear, outputs + truth["sigma"] * jax.random.normal(keys[4], outputs.shape)
 
 
-def rank(key: Array, regime: Regime) -> dict[str, Array]:
+def rank(key, regime):
     """Simulate one data set, sample its posterior, and return the ranks of the truth in it."""
     data_key, chain_key = jax.random.split(key)
     truth, linear, y = simulate(data_key, regime)
@@ -133,7 +130,7 @@ def rank(key: Array, regime: Regime) -> dict[str, Array]:
     return {**ranks, "divergences": jnp.sum(diverging[WARMUP:])}
 
 
-def run(key: Array, regime: str, num_datasets: int, *, progress: bool) -> dict[str, np.ndarray]:
+def run(key, regime, num_datasets):
     """Ranks and numbers of divergences of all data sets.
 
     One after the other: under ``vmap`` each would pay for the methods that any distribution might
@@ -141,52 +138,42 @@ def run(key: Array, regime: str, num_datasets: int, *, progress: bool) -> dict[s
     """
     compiled = jax.jit(rank, static_argnums=1)
     keys = jax.random.split(key, num_datasets)
-    found = [
-        jax.block_until_ready(compiled(k, REGIMES[regime]))
-        for k in tqdm(keys, desc=regime, disable=not progress)
-    ]
+    found = [jax.block_until_ready(compiled(k, REGIMES[regime])) for k in tqdm(keys, desc=regime)]
     return {name: np.array([one[name] for one in found]) for name in found[0]}
 
 
-def smallest_tail(counts: np.ndarray, num_datasets: int) -> np.ndarray:
+def smallest_tail(counts, num_datasets):
     """How improbable the empirical distribution function is at its most improbable point.
 
     At each point the number of data sets of a lower rank is binomial; the smallest two-sided tail
     probability over the points is the statistic (T. Sailynoja, P.-C. Buerkner and A. Vehtari 2022,
-    Statistics and Computing 32:32).
-
-    Parameters
-    ----------
-    counts
-        Number of data sets of rank below 1, 2, ..., `DRAWS`, shape ``(..., DRAWS)``.
-    num_datasets
-        Number of data sets.
+    Statistics and Computing 32:32). The counts, along the last axis, are those of `counts_below`.
     """
     distribution = scipy.stats.binom(num_datasets, np.arange(1, DRAWS + 1) / (DRAWS + 1))
     tails = 2 * np.minimum(distribution.cdf(counts), distribution.sf(counts - 1))
     return np.minimum(tails.min(axis=-1), 1)
 
 
-def counts_below(ranks: np.ndarray) -> np.ndarray:
+def counts_below(ranks):
     """Number of ranks below 1, 2, ..., `DRAWS`; ranks along the last axis."""
     return (ranks[..., None, :] < np.arange(1, DRAWS + 1)[:, None]).sum(axis=-1)
 
 
-def simulated_statistics(num_datasets: int, num_simulations: int = 2000) -> np.ndarray:
+def simulated_statistics(num_datasets, num_simulations=2000):
     """`smallest_tail` of ranks that are uniform."""
     ranks = np.random.default_rng(0).integers(0, DRAWS + 1, (num_simulations, num_datasets))
     counts = np.stack([counts_below(one) for one in ranks])
     return smallest_tail(counts, num_datasets)
 
 
-def uniformity(ranks: np.ndarray) -> float:
+def uniformity(ranks):
     """P-value of the hypothesis that ranks 0, ..., `DRAWS` are uniform, by simulation."""
     simulated = simulated_statistics(len(ranks))
     observed = smallest_tail(counts_below(ranks), len(ranks))
     return (1 + (simulated <= observed).sum()) / (1 + len(simulated))
 
 
-def draw(results: dict[str, dict[str, np.ndarray]]) -> Any:
+def draw(results):
     """Draw the differences between the distribution functions of the ranks and the uniform one."""
     import matplotlib.pyplot as plt
 
@@ -218,39 +205,19 @@ def draw(results: dict[str, dict[str, np.ndarray]]) -> Any:
     return figure
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main():
     """Run the regimes, print p-values, write the figure."""
-    parser = argparse.ArgumentParser(description="Simulation-based calibration.")
-    parser.add_argument("--num-datasets", type=int, default=200)
-    parser.add_argument("--regimes", nargs="+", choices=REGIMES, default=list(REGIMES))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--progress", action="store_true", help="show a progress bar")
-    parser.add_argument("--out", type=Path, default=Path("sbc_output"), help="folder")
-    arguments = parser.parse_args(argv)
-    if arguments.num_datasets < 1:
-        parser.error(f"--num-datasets must be at least 1, got {arguments.num_datasets}")
+    given = options(num_datasets=200, regimes=tuple(REGIMES), out="sbc_output")
     results = {}
-    for regime in arguments.regimes:
-        start = time.perf_counter()
-        key = jax.random.key(arguments.seed)
-        found = run(key, regime, arguments.num_datasets, progress=arguments.progress)
-        results[regime] = found
-        print(
-            f"{regime}: {arguments.num_datasets} data sets in {time.perf_counter() - start:.0f} s, "
-            f"{found['divergences'].sum()} divergences; ranks uniform with "
-            + ", ".join(f"p = {uniformity(found[name]):.3g} ({name})" for name in PARAMETERS)
-            + "; mean rank / draws "
-            + ", ".join(f"{found[name].mean() / DRAWS:.3f} ({name})" for name in PARAMETERS),
-            flush=True,
-        )
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    np.savez(
-        arguments.out / "ranks.npz",
-        **{f"{regime}_{name}": values for regime, found in results.items()
-           for name, values in found.items()},
-    )  # fmt: skip
-    draw(results).savefig(arguments.out / "ranks.png", dpi=150)
-    print(f"figure: {(arguments.out / 'ranks.png').resolve()}")
+    for regime in given.regimes:
+        results[regime] = found = run(jax.random.key(0), regime, given.num_datasets)
+        cells = [f"{name}: p = {uniformity(found[name]):.3g}, mean rank / draws "
+                 f"{found[name].mean() / DRAWS:.3f}" for name in PARAMETERS]  # fmt: skip
+        print(f"{regime}: {found['divergences'].sum()} divergences;", "; ".join(cells), flush=True)
+    file = Path(given.out, "ranks.png").resolve()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draw(results).savefig(file, dpi=150)
+    print(f"figure: {file}")
 
 
 if __name__ == "__main__":
