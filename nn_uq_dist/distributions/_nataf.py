@@ -19,8 +19,7 @@ import numpyro.distributions as dist
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics.normal_tails import log_normal_density
-from nn_uq_dist.basics.quantile_search import quantile_at_score
+from nn_uq_dist.basics.normal_tails import log_normal_density, quantile_at_score
 from nn_uq_dist.basics.row_algebra import binary_unit, in_squared_units, products
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions._adapted_distribution import (
