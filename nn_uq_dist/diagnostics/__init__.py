@@ -2,8 +2,8 @@
 
 Each question has a module: the distributions alone (`_table`), single outputs against draws
 (`_summary`), their joint distribution (`_joint_summary`), which input matters (`_sensitivity`),
-export to ArviZ (`_export`). All thresholds for a difference are in `_verdict`. Distributions of
-single outputs are evaluated only in `output_functions`, through the contract
+export to ArviZ (`_export`). All thresholds for a difference are in `_verdict`. What draws are
+compared with, and what figures show, is evaluated in `output_functions`, through the contract
 `nn_uq_dist.distributions.OutputDistribution`.
 """
 
