@@ -66,10 +66,11 @@ class OutputStructure:
         return list(itertools.chain.from_iterable(entries))
 
     def ravel(self, output: Any, dtype: jnp.dtype) -> Array:
-        """Join the numbers of one output to a vector."""
-        vector: Array = joined(
-            [jnp.asarray(leaf, dtype).reshape(-1) for leaf in jax.tree.leaves(output)]
-        )
+        """Join the numbers of one output to a vector; a vector keeps its type."""
+        leaves = jax.tree.leaves(output)
+        if len(leaves) > 1:
+            leaves = [jnp.asarray(leaf, dtype) for leaf in leaves]
+        vector: Array = joined([jnp.reshape(leaf, -1) for leaf in leaves])
         return vector
 
     def unravel(self, values: Any) -> Any:
