@@ -110,52 +110,42 @@ def marginalized_model(*, copula: bool = False) -> Model:
     return model
 
 
-def relinearized(
-    net: Network, start: nuq.Linearization, y: Array, sigma: Array, normal: Array
-) -> tuple[nuq.Linearization, Array]:
-    """Return a linearization that fits where the inputs explain the outputs, and what it leaves.
+def relinearized_model(net: Network) -> Model:
+    """Return the model whose linearization fits where the inputs explain the outputs.
 
     Posterior linearization (A. Garcia-Fernandez et al., 2015): each pass takes the inputs behind an
     observation as normal, given the linearization of the pass before, and regresses the network's
-    outputs on draws of them. What the regression leaves is correlated noise, (T, N_y, N_y). The
-    standard normal draws are the same in each pass and for each beta and sigma, and the number of
-    passes is fixed, so the density is smooth, and differentiated as it is computed. net: of all
-    inputs.
+    outputs on draws of them. What the regression leaves is correlated noise. The standard normal
+    draws are the same in each pass and for each beta and sigma, and the number of passes is fixed,
+    so the density is smooth, and differentiated as it is computed. net: of all inputs.
     """
-    x = start.input.mean
-    f = nuq.Input.normal(x, start.input.half_width / 3**0.5)
-
-    def improve(fit: tuple[Array, Array, Array], _: None) -> tuple[Any, None]:
-        loc, jacobian, rest = fit
-        linear = nuq.Linearization(loc, jacobian, f)
-        behind = linear.input_posterior(y, noise_scale=sigma, noise_covariance=rest)
-        spread = normal @ jnp.linalg.cholesky(behind.covariance_matrix).mT
-        deviation = (behind.mean - x)[:, None] + spread
-        outputs = net(x[:, None] + deviation)
-
-        center, middle = deviation.mean(1, keepdims=True), outputs.mean(1, keepdims=True)
-        deviation, outputs = deviation - center, outputs - middle
-        slopes = jnp.linalg.solve(deviation.mT @ deviation, deviation.mT @ outputs)
-        left = outputs - deviation @ slopes
-        rest_now = left.mT @ left / (len(normal) - x.shape[1] - 1)
-        fit_now = (middle - center @ slopes)[:, 0], slopes.mT, rest_now
-        # Halfway: whole steps jump to and fro between regions of the network.
-        return jax.tree.map(lambda old, new: (old + new) / 2, fit, fit_now), None
-
-    first = start.loc, start.jacobian, jnp.zeros((*y.shape, y.shape[1]), y.dtype)
-    (loc, slopes, rest), _ = jax.lax.scan(improve, first, length=PASSES)
-    return nuq.Linearization(loc, slopes, start.input), rest
-
-
-def relinearized_model(net: Network) -> Model:
-    """Return the model that is linearized anew for each beta and sigma; net: of all inputs."""
 
     def model(
         medians: Array, x: Array, y: Array, value: Array, jacobian: Array, normal: Array
     ) -> None:
         beta, sigma = sample_prior(medians)
-        start = nuq.Linearization(value, jacobian, nuq.Input.box(x, half_width=beta))
-        linear, rest = relinearized(net, start, y, sigma, normal)
+        f = nuq.Input.normal(x, beta / 3**0.5)
+
+        def improve(fit: tuple[Array, Array, Array], _: None) -> tuple[Any, None]:
+            loc, jacobian, rest = fit
+            linear = nuq.Linearization(loc, jacobian, f)
+            behind = linear.input_posterior(y, noise_scale=sigma, noise_covariance=rest)
+            spread = normal @ jnp.linalg.cholesky(behind.covariance_matrix).mT
+            deviation = (behind.mean - x)[:, None] + spread
+            outputs = net(x[:, None] + deviation)
+
+            center, middle = deviation.mean(1, keepdims=True), outputs.mean(1, keepdims=True)
+            deviation, outputs = deviation - center, outputs - middle
+            slopes = jnp.linalg.solve(deviation.mT @ deviation, deviation.mT @ outputs)
+            left = outputs - deviation @ slopes
+            rest_now = left.mT @ left / (len(normal) - x.shape[1] - 1)
+            fit_now = (middle - center @ slopes)[:, 0], slopes.mT, rest_now
+            # Halfway: whole steps jump to and fro between regions of the network.
+            return jax.tree.map(lambda old, new: (old + new) / 2, fit, fit_now), None
+
+        start = value, jacobian, jnp.zeros((*y.shape, y.shape[1]), y.dtype)
+        (loc, slopes, rest), _ = jax.lax.scan(improve, start, length=PASSES)
+        linear = nuq.Linearization(loc, slopes, nuq.Input.box(x, half_width=beta))
         with numpyro.plate("observations", len(y)):
             outputs = linear.joint(noise_scale=sigma, noise_covariance=rest)
             numpyro.sample("y", outputs, obs=y)

@@ -14,18 +14,13 @@ OPERATORS = tuple(f"{kind}_{depth}" for kind in ("linear", "nonlinear") for dept
 VARYING = np.delete(np.arange(31), 15)  # outputs of the operators; the middle one vanishes
 
 
-def example(name):
-    """A module of the examples or of their operators."""
-    folder = Path(__file__).parents[2] / "examples"
-    for path in (str(folder), str(folder / "operators")):
-        if path not in sys.path:
-            sys.path.insert(0, path)
-    return importlib.import_module(name)
-
-
 def operator(name):
     """A trained network of 31 inputs and outputs, and the mean of its input in float64."""
-    return example("networks").load(name), example("integro_differential").mean_input()
+    folder = str(Path(__file__).parents[2] / "examples" / "operators")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module = importlib.import_module
+    return module("networks").load(name), module("integro_differential").mean_input()
 
 
 def operator_and_box(name, half_width):
