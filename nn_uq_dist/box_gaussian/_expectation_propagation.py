@@ -197,7 +197,9 @@ def fixed_point(problem: Problem) -> FixedPoint:
         length = jnp.where(moves, damping, 0.0)[..., None]
         sites = Sites(*(at + length * move for at, move in zip(state.sites, step, strict=True)))
         error = jnp.where(moves, error, state.error)
-        outside = state.outside | (moves & _is_outside(problem, distribution))
+        outside = state.outside
+        if covariance is None:
+            outside = outside | (moves & _is_outside(problem, distribution))
         return _State(state.number + 1, sites, distribution.mean, change, error, damping, outside)
 
     found = lax.while_loop(
@@ -222,8 +224,11 @@ def fixed_point(problem: Problem) -> FixedPoint:
         # Next to the edge of the support, where means next to 1 have no digits, passes may settle
         # on a density that is off by orders of magnitude.
         converged &= jnp.max(found.sites.precision, axis=-1) < _finest(dtype)
+    outside = found.outside
+    if covariance is not None and not problem.by_inputs:
+        outside = _is_outside(problem, distribution)
     return FixedPoint(
-        found.sites, distribution, _cavity(distribution, found.sites), converged, found.outside
+        found.sites, distribution, _cavity(distribution, found.sites), converged, outside
     )
 
 
@@ -242,11 +247,23 @@ def _cavity(distribution: Gaussian, sites: Sites) -> Cavity:
 
 
 def _is_outside(problem: Problem, distribution: Gaussian) -> Array:
-    """Whether the support ends before the point in the direction of its residual."""
-    if problem.covariance is not None:
-        return jnp.asarray(False)
-    reach = jnp.sum(jnp.abs(matvec(problem.weights.mT, distribution.residual)), axis=-1)
-    return jnp.sum(distribution.residual * problem.target, axis=-1) > reach
+    """Whether the support ends before the point in the direction of its residual.
+
+    Along some directions a normal part of less than full rank has no share, up to rounding. There
+    its quadratic form, one over nothing, is noise of either sign: log densities of 6e14 came of it.
+    """
+    target, weights, covariance = problem
+    direction = distribution.residual
+    reach = jnp.sum(jnp.abs(matvec(weights.mT, direction)), axis=-1)
+    if covariance is None:
+        return jnp.sum(direction * target, axis=-1) > reach
+    eps = float(jnp.finfo(direction.dtype).eps)
+    size, steps = jnp.abs(direction), direction * target
+    has_no_share = jnp.sum(direction * matvec(covariance, direction), axis=-1) <= (
+        16.0 * eps * jnp.sum(size * matvec(jnp.abs(covariance), size), axis=-1)
+    )
+    rounding = 16.0 * eps * jnp.sum(jnp.abs(steps), axis=-1)
+    return has_no_share & (jnp.sum(steps, axis=-1) > reach + rounding)
 
 
 def _step(problem: Problem, sites: Sites, cavity: Cavity) -> tuple[Sites, Array]:

@@ -72,6 +72,8 @@ def input_draws(
     count = weights.shape[-1]
     shape = (num_draws, *moments.mean.shape[:-1])
     inputs = jnp.broadcast_to(moments.mean, (*shape, count))
+    if covariance is None and count <= weights.shape[-2]:
+        return inputs  # the only ones: a direction would be made of rounding errors
     if covariance is None:
         # Rounding errors off the slice would add up over the steps.
         basis, _ = jnp.linalg.qr(weights.mT)

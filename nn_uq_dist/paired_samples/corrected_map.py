@@ -330,37 +330,44 @@ def _resolved(knots: Knots, dtype: Any) -> Knots:
     x, y, slopes = knots
     eps = 2 * float(jnp.finfo(dtype).eps)
     middle = x.size // 2
-    upper = _outward(x[middle:], y[middle:], slopes[middle:], eps)
-    lower = _outward(-x[middle::-1], -y[middle::-1], slopes[middle::-1], eps)
+    # At zero a type would tell apart what means nothing. Half of an output may be zero altogether,
+    # or all of it: then it is as narrow as its variance allows.
+    nothing = float(jnp.finfo(dtype).tiny) ** 0.5
+    at_zero = (eps * eps * np.abs(x).max(), eps * eps * np.abs(y).max() or nothing)
+    upper = _outward(x[middle:], y[middle:], slopes[middle:], eps, at_zero)
+    lower = _outward(-x[middle::-1], -y[middle::-1], slopes[middle::-1], eps, at_zero)
     signs = (-1, -1, 1)
     parts = zip(signs, lower, upper, strict=True)
     x, y, slopes = (np.concatenate([sign * a[:0:-1], b]) for sign, a, b in parts)
     return x, y, slopes
 
 
-def _outward(x: FloatArray, y: FloatArray, slopes: FloatArray, eps: float) -> Knots:
+def _outward(
+    x: FloatArray, y: FloatArray, slopes: FloatArray, eps: float, at_zero: tuple[Any, Any]
+) -> Knots:
     """Knots from the middle to one end, those that are not apart beyond the last one."""
     kept, y = [0], y.copy()
+    least_x, least_y = at_zero
 
-    def gap(values: FloatArray, k: int, last: int) -> float:
+    def gap(values: FloatArray, least: float, k: int, last: int) -> float:
         # A skewed output has values near its one end that the type tells apart much better than
-        # those at the other; but at zero it would tell apart what means nothing.
-        return eps * float(max(abs(values[k]), abs(values[last]), eps * np.abs(values).max()))
+        # those at the other.
+        return max(eps * abs(float(values[k])), eps * abs(float(values[last])), least)
 
     for k in range(1, x.size):
         last = kept[-1]
-        if x[k] - x[last] <= gap(x, k, last):
+        if x[k] - x[last] <= gap(x, least_x, k, last):
             continue
-        least = gap(y, k, last)
+        least = gap(y, least_y, k, last)
         if y[k] - y[last] <= least and k + 1 < x.size and y[k + 1] - y[last] > 2 * least:
             y[k] = y[last] + 1.5 * least  # the last knot of a plateau, which rises on its way
         if y[k] - y[last] > least:
             kept.append(k)
     number = np.arange(1, x.size - len(kept) + 1)
     last, values = kept[-1], y[kept]
-    width = max(x[-1] - x[last], gap(x, -1, last))
+    width = max(x[-1] - x[last], gap(x, least_x, -1, last))
     # Half a gap is a step of the type at least. A plateau ends where it did, so it begins below.
-    rise = max(y[-1] - y[last], gap(y, -1, last) / 2)
+    rise = max(y[-1] - y[last], gap(y, least_y, -1, last) / 2)
     if number.size and last > 0:
         values[-1] = y[-1] - rise
     return (
