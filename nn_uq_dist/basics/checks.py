@@ -3,8 +3,10 @@
 import functools
 import importlib
 import operator
+import warnings
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def warn(message: str) -> None:
+    """Warn of numbers that are missing, at the line of the user."""
+    warnings.warn(message, RuntimeWarning, skip_file_prefixes=(_PACKAGE,))
 
 
 def is_concrete(*values: object) -> bool:

@@ -127,9 +127,10 @@ def _features(
         return found
     names = [name for name, value in row if value == "error" and name not in MOMENTS_IN_WORDS]
     others = [n.replace("_", " ") for n in names if counts(n, OTHER_STANDARD_ERRORS)]
+    differ = "differs" if len(others) == 1 else "differ"
     if row["pit", "p_value"] < SMALLEST_P_VALUE:
         others.append("the PIT values")
-    differ = "differs" if len(others) == 1 else "differ"
+        differ = "differ"
     return {f"only {' and '.join(others[:2])} {differ} by more than chance": 0.0} if others else {}
 
 

@@ -1,9 +1,7 @@
 """Arguments that tables and figures share: distributions, draws, and names of the outputs."""
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +19,6 @@ from nn_uq_dist.sampling import PairedDraws
 MINIMUM_DRAWS = 100
 # Draws beyond this count as infinite: their squares would be.
 LARGEST_DRAW = 1e150
-_PACKAGE = str(Path(__file__).parents[1])
 # What to do with a batch where only one point is taken.
 ONE_POINT = "take one point: model[i] with draws[:, i], or with pairs[i]"
 
@@ -134,6 +131,7 @@ def as_draws(model: object, draws: NetworkDraws, shape: tuple[int, ...]) -> NDAr
         _require_same_input(getattr(model, "input", None), draws.linearization.input)
         draws = draws.network
     values = np.asarray(draws)
+    _require_order(draws, names_of_outputs(model, None, shape[-1]))
     if shape[-1] == 1 and values.shape[1:] == shape[:-1]:
         values = values[..., None]
     if values.shape[1:] != shape:
@@ -156,6 +154,19 @@ def as_draws(model: object, draws: NetworkDraws, shape: tuple[int, ...]) -> NDAr
     if values.dtype == np.float64 and (too_large := np.abs(values) > LARGEST_DRAW).any():
         return np.where(too_large, np.copysign(np.inf, values), values)
     return values
+
+
+def _require_order(draws: Any, names: list[str]) -> None:
+    """Raise if draws have labels that are the names of the outputs in another order."""
+    labels = getattr(draws, "columns", None)  # of pandas; of xarray those of the last axis
+    if labels is None and hasattr(draws, "coords"):
+        labels = draws.coords.get(draws.dims[-1])
+    texts = names if labels is None else [str(label) for label in np.asarray(labels).ravel()]
+    if texts != names and sorted(texts) == sorted(names):
+        raise ValueError(
+            f"draws must have the outputs in the order {', '.join(names)}, got columns in the "
+            f"order {', '.join(texts)}; reorder them"
+        )
 
 
 def _require_same_input(mine: Any, other: Any) -> None:
@@ -206,11 +217,9 @@ def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[FloatArray]:
     columns = [np.sort(column[np.isfinite(column)]) for column in numbers]
     counts = zip(names, (len(draws) - column.size for column in columns), strict=True)
     if left_out := [f"{name}: {count}" for name, count in counts if count]:
-        warnings.warn(
+        checks.warn(
             f"some of {len(draws)} draws are NaN or infinite, or beyond 1e150, and are left out "
-            f"({', '.join(left_out)})",
-            RuntimeWarning,  # as monte_carlo
-            skip_file_prefixes=(_PACKAGE,),  # the line of the user
+            f"({', '.join(left_out)})"
         )
     return columns
 
@@ -302,8 +311,9 @@ def limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
     for name, own in zip(names, by_output("limits", limits, names), strict=True):
         argument = f"limits[{name!r}]" if isinstance(limits, Mapping) else "limits"
         values = np.ravel(checks.as_numeric(argument, np.empty(0) if own is None else own))
-        if np.isnan(values).any():
-            raise ValueError(f"{argument} must be numbers, got NaN; leave it out")
+        if not np.isfinite(values).all():
+            bad = values[~np.isfinite(values)][0]
+            raise ValueError(f"{argument} must be finite numbers, got {bad}; leave it out")
         found.append(values.astype(np.float64).tolist())
     return found
 

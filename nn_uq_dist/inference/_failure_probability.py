@@ -1,7 +1,6 @@
 """How probable it is that an output of a network exceeds a limit."""
 
 import dataclasses
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -243,12 +242,10 @@ def failure_probability(
     least = final.probability.min()
     if nan > _LEAST_NAN * least:
         rarest = f"the rarest failure has {least:.1g}" if least else "at one limit nothing fails"
-        warnings.warn(
+        checks.warn(
             f"{final.num_nan} of {final.count} outputs drawn are NaN, with a probability of "
             f"{nan:.1g}, and {rarest}; NaN counts as no failure: check "
-            f"the network over the range of its input",
-            RuntimeWarning,
-            stacklevel=3,
+            f"the network over the range of its input"
         )
     values = claims(search, final, mixture)
     draws, weights = final.failing_draws()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -325,11 +324,9 @@ def input_posterior(
     )
     shared = points, space.run(points)
     if num_nan := int(np.isnan(shared[1]).any(axis=1).sum()):
-        warnings.warn(
+        checks.warn(
             f"outputs are NaN at {num_nan} of {NUM_DRAWS} inputs drawn from f, and such inputs "
-            f"count as impossible; check the network over the range of its input",
-            RuntimeWarning,
-            stacklevel=2,
+            f"count as impossible; check the network over the range of its input"
         )
     found: list[dict[str, Any]] = []
     with tqdm(total=len(outputs), unit="observation", delay=2, disable=not progress) as bar:

@@ -1,7 +1,6 @@
 """Sobol indices of the network itself, from runs at pairs of inputs that share some entries."""
 
 import dataclasses
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -204,12 +203,10 @@ def sobol_indices(
                 num_bad += _num_bad(mixed)
                 found[:, :, group] = _indices(a, b, (mixed - origin) / unit)
     if num_bad:
-        warnings.warn(
+        checks.warn(
             f"{num_bad} of {space.num_runs * flat.num_outputs} network outputs drawn are NaN or "
             f"infinite, and indices of these outputs are NaN; check the network over the range of "
-            f"its input",
-            RuntimeWarning,
-            stacklevel=3,
+            f"its input"
         )
     names = [
         _group_name([space.distribution.names[i] for i in np.flatnonzero(of_input == group)])

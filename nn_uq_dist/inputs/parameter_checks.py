@@ -96,6 +96,8 @@ def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
 def as_covariance(name: str, value: ArrayLike, size: int, remedy: str) -> Any:
     """Return a covariance, or the inverse of one: a known one in NumPy and float64, checked.
 
+    A traced one that is not symmetric becomes NaN.
+
     Parameters
     ----------
     name, value
@@ -104,10 +106,13 @@ def as_covariance(name: str, value: ArrayLike, size: int, remedy: str) -> Any:
         For another shape.
     """
     _require_square(name, value, size, remedy)
-    if not checks.is_concrete(value):
-        return jnp.asarray(value)
     dtype = jnp.promote_types(checks.float_dtype(value), jnp.float32)
     rounding = _ROUNDINGS * float(jnp.finfo(dtype).eps)
+    if not checks.is_concrete(value):
+        traced = jnp.asarray(value)
+        most = rounding * jnp.abs(traced).max(axis=(-2, -1), keepdims=True)
+        off = jnp.abs(traced - traced.mT).max(axis=(-2, -1), keepdims=True)
+        return nan_unless(off <= most, traced)
     known = np.asarray(value, np.float64)
     require_covariance(name, known, rounding, rounding)
     return known

@@ -161,11 +161,19 @@ class LinearizedInputPosterior:
                 f"form, got {self.input}; take moments of draws, sample(key, (10_000,)), or those "
                 f"before the map, base.mean"
             )
-        return self._moments if self.input.is_vector else _mapped(self.input, self._moments)
+        found = self._moments
+        is_known = checks.is_concrete(found.mean)
+        if is_known and (count := np.isnan(np.asarray(found.mean)).any(axis=-1).sum()):
+            checks.warn(
+                f"moments are NaN for {count} of {math.prod(self.batch_shape)} observations: no "
+                f"input of the support gives these outputs, or expectation propagation does not "
+                f"converge; pass noise_scale > 0, or a larger one"
+            )
+        return found if self.input.is_vector else _mapped(self.input, found)
 
     @property
     def mean(self) -> Any:
-        """Means of the inputs; NaN where expectation propagation fails."""
+        """Means of the inputs; NaN where none gives the outputs, or the passes do not converge."""
         return self.input.structured(self._taken.mean)
 
     @property

@@ -1,7 +1,6 @@
 """Reference draws of a network's outputs, by sampling its random input."""
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -185,9 +184,7 @@ def warn_nonfinite(outputs: np.ndarray) -> None:
     """Warn if some outputs are NaN or infinite."""
     number = outputs.size - int(np.isfinite(outputs).sum())
     if number:
-        warnings.warn(
+        checks.warn(
             f"{number} of {outputs.size} network outputs drawn are NaN or infinite; check the "
-            f"network over the range of its input",
-            RuntimeWarning,
-            stacklevel=4,
+            f"network over the range of its input"
         )

@@ -48,7 +48,7 @@ class PairedStatistics:
     had been left out of the fit.
 
     For a probability the regression gets one more column, ``P(Y <= y | z)`` by a line and residuals
-    fitted near the point, whose mean value is exact. Half a draw more than was seen makes an error,
+    fitted near the point, whose mean value is exact. One draw more than was seen makes an error,
     so the standard error is not zero unless all pairs are equal. Quantiles are where the same
     distribution function attains their levels.
 

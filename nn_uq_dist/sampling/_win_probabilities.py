@@ -62,7 +62,7 @@ def win_probabilities(draws: Any, *, key: jax.Array | None = None) -> PairedEsti
     probability: the share in `n` pairs and ``m = 100,000`` other draws together, which do not run
     the network. This equals regression of the indicators of the wins in the network on those in the
     linear model; the variance is that of the residuals over `n` plus that of what is explained over
-    ``n + m``. Classes that win fewer than 20 linear draws of the pairs have no column. Half a draw
+    ``n + m``. Classes that win fewer than 20 linear draws of the pairs have no column. One draw
     more than was seen makes an error (of plain draws two), so no standard error is zero.
 
     The first of several largest outputs wins. In a draw with NaN no output wins: NaN is not left

@@ -31,9 +31,9 @@ _LEAST_SLOPE = 0.02
 # event the draws themselves tell it badly.
 _PRIOR = 1.0
 # Draws added to those that make an error: that none was seen does not make it impossible. Two for
-# plain draws (A. Agresti and B. A. Coull, Amer. Statist. 52 (1998)), half a draw for pairs, whose
-# differences are few where the linear model is good (A. Agresti and Y. Min, Biometrics 57 (2001)).
-_ADDED_DRAWS, _ADDED_PAIRS = 2.0, 0.5
+# plain draws (A. Agresti and B. A. Coull, Amer. Statist. 52 (1998)); for pairs half a draw for a
+# difference to either side (A. Agresti and Y. Min, Biometrics 57 (2001)).
+_ADDED_DRAWS, _ADDED_PAIRS = 2.0, 1.0
 # Points around a quantile, up to this many plain standard errors of its level away.
 _NUM_NEAR, _SPAN = 9, 3.0
 # The density at a quantile comes from the values this many standard errors to either side.

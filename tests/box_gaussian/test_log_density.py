@@ -251,3 +251,22 @@ def test_triangular_inputs_are_pairs_of_equal_columns(x64):
     assert np.abs(first).max() < 0.16
     assert np.abs(second).max() < 0.08
     assert np.abs(second).mean() < 0.4 * np.abs(first).mean()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("num_outputs", "num_inputs"), [(2, 3), (3, 4), (4, 9)])
+def test_impossible_points_with_a_normal_part_in_one_direction(num_outputs, num_inputs, dtype, x64):
+    rng = np.random.default_rng(num_outputs)
+    weights, root = rng.normal(size=(num_outputs, num_inputs)), rng.normal(size=(num_outputs, 1))
+    weights[:, 1] = 0.0
+    points = []
+    for _ in range(20):  # corners of the support in a direction without noise
+        normal = np.linalg.svd(root)[0][:, 1:] @ rng.normal(size=num_outputs - 1)
+        corner = weights @ np.sign(weights.T @ normal)
+        points.append([size * corner + root[:, 0] for size in (0.7, 1.05, 1.5, 10.0)])
+    values = np.array(points, dtype)
+    found = evaluate(values, weights.astype(dtype), (root @ root.T).astype(dtype))
+    assert np.isfinite(found[:, 0]).all()
+    assert np.isneginf(found[:, 1:3]).all()
+    # Far out the passes may overflow before a direction is found.
+    assert (np.isneginf(found[:, 3]) | np.isnan(found[:, 3])).all()

@@ -4,7 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
+import xarray as xr
 
 import nn_uq_dist as nuq
 from nn_uq_dist.diagnostics import joint_summary, sensitivity, summary, table, to_datatree
@@ -60,7 +62,13 @@ WRONG = [
     (table, "marginals", np.ones((100, 2)), TypeError, NO_DISTRIBUTION),
     (table, "limits", {"flow": 1.0}, ValueError, r"limits must be .* y\[0\], y\[1\], got .*'flow'"),
     (table, "limits", "3", TypeError, "limits must be an array of real numbers, got str"),
-    (table, "limits", {"y[1]": np.nan}, ValueError, r"limits\['y\[1\]'\] must be numbers, got NaN"),
+    (
+        table,
+        "limits",
+        {"y[1]": np.nan},
+        ValueError,
+        r"limits\['y\[1\]'\] must be finite numbers, got nan",
+    ),
     (table, "limits", [1e7, 1e7 + 1], ValueError, "limits must differ in their first six digits"),
     (table, "quantiles", (5, 95), ValueError, r"quantiles must be .*\(5, 95\); pass fractions"),
     (table, "upper", "above", TypeError, "upper must be True or False, got 'above'; leave it out"),
@@ -95,3 +103,13 @@ def test_constant_outputs_and_pairs_of_another_input_are_refused():
     ):
         with pytest.raises(ValueError, match="pairs whose inputs have another mean or standard"):
             show(narrow, pairs)
+
+
+def test_draws_with_the_names_of_the_outputs_in_another_order_are_refused():
+    draws = pd.DataFrame(np.asarray(RIGHT[summary]["draws"]), columns=["y[1]", "y[0]"])
+    array = xr.DataArray(
+        draws.to_numpy(), dims=("draw", "output"), coords={"output": draws.columns}
+    )
+    for labelled in (draws, array):
+        with pytest.raises(ValueError, match=r"in the order y\[0\], y\[1\], got .* y\[1\], y\[0\]"):
+            summary(LIN, labelled)

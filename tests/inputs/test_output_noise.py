@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from nn_uq_dist import Input
+from nn_uq_dist import Input, Linearization
 
 JACOBIAN = np.random.default_rng(0).normal(size=(4, 3))
 LAW = Input.box(np.zeros((2, 3)), 1.0)
@@ -43,3 +43,18 @@ def test_errors():
 
 def test_traced_noise_that_is_negative_gives_nan():
     assert np.isnan(jax.jit(lambda s: IMAGE.with_noise(s).variance)(-1.0)).all()
+
+
+def test_a_traced_covariance_that_is_not_symmetric_gives_nan():
+    def log_prob(covariance):
+        return (
+            Linearization(np.zeros(2), np.eye(2), Input.box(np.zeros(2), 1.0))
+            .joint(noise_covariance=covariance)
+            .log_prob(np.zeros(2))
+        )
+
+    even, odd = jax.jit(jax.vmap(log_prob))(
+        np.array([[[1.0, 0.5], [0.5, 2.0]], [[1.0, 0.5], [0.4, 2.0]]])
+    )
+    assert np.isfinite(even)
+    assert np.isnan(odd)

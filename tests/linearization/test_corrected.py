@@ -405,3 +405,16 @@ def test_clipped_outputs_are_corrected(net, precision):
         lin, pairs = pairs_of(net, distribution, 1000, jax.random.key(number))
         high = lin.corrected(pairs).marginals().icdf(jnp.asarray(0.99, precision))
         assert abs(high[0] - net(jnp.array([0.98]))[0]) < 0.02
+
+
+def test_units_that_are_zero_for_most_inputs():
+    def network(x):
+        return jnp.stack([x[0], jax.nn.relu(x[1] - 1), -jax.nn.relu(x[1] - 0.5), 0 * x[0]])
+
+    lin, pairs = pairs_of(network, nuq.Input.normal(np.zeros(2, np.float32), 1.0), 1000)
+    corrected = lin.corrected(pairs)
+    places = np.array([1.0, 0.5, -0.5, 1e-6], np.float32)
+    p = scipy.stats.norm.cdf([1.0, 1.5, -1.0, np.inf])
+    np.testing.assert_allclose(corrected.marginals().cdf(places), p, atol=0.02)
+    assert all("point mass" in remark for remark in corrected.remarks[1:3])
+    assert "all draws are equal" in corrected.remarks[3]

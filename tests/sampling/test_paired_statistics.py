@@ -450,3 +450,19 @@ def test_outputs_far_from_zero_are_not_taken_for_linear():
     assert abs(beyond.value[0] - 0.169) < 4 * beyond.standard_error[0] < 0.02
     quantile = found.quantile(0.95)
     assert abs(quantile.value[0] - 101_326.196) < 4 * quantile.standard_error[0] < 0.1
+
+
+@pytest.mark.slow
+def test_intervals_where_a_branch_has_few_pairs():
+    """A branch that the line does not predict has two pairs on average, and in 13% of keys none.
+
+    200 intervals that cover with 93% are fewer than 174 with a probability of .002.
+    """
+    lin = nuq.linearize(lambda x: jnp.abs(x[:1] + 0.2), nuq.Input.normal(jnp.zeros(1), 1.0))
+    truth = stats.norm.sf(1.85) + stats.norm.sf(2.25)
+    held = 0
+    for key in jax.random.split(jax.random.key(3), 200):
+        pairs = nuq.paired_draws(lambda x: jnp.abs(x[:1] + 0.2), lin, key, 165, progress=False)
+        found = nuq.paired_statistics(pairs).exceedance(np.array([2.05]))
+        held += abs(found.value[0] - truth) <= 1.96 * found.standard_error[0]
+    assert held >= 174
