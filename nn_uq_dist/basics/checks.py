@@ -190,10 +190,10 @@ def broadcast_shapes(expected: str, **shapes: tuple[int, ...]) -> tuple[int, ...
         raise ValueError(f"{expected}, got {listed}; make the leading axes agree or 1") from error
 
 
-def positive_int(name: str, value: object, maximum: int | None = None, *, minimum: int = 1) -> int:
+def positive_int(name: str, value: Any, maximum: int | None = None, *, minimum: int = 1) -> int:
     """Return `value` as a Python integer from `minimum` to `maximum`."""
     try:
-        number = operator.index(value)  # type: ignore[arg-type]
+        number = operator.index(value)
     except TypeError as error:
         raise TypeError(
             f"{name} must be a positive integer, got {_shown(value)}; "
@@ -258,7 +258,7 @@ def third_is_key[**P, T](function: Callable[P, T]) -> Callable[P, T]:
 
 
 def as_indices(
-    indices: int | str | Sequence[int | str],
+    indices: Any,
     num_outputs: int,
     name: str = "indices",
     names: Sequence[str] = (),
@@ -268,7 +268,7 @@ def as_indices(
     Parameters
     ----------
     indices
-        One index or several, each from ``-num_outputs`` to ``num_outputs - 1``.
+        One integer or several, each from ``-num_outputs`` to ``num_outputs - 1``.
     num_outputs
         How many outputs there are.
     name
@@ -287,7 +287,7 @@ def as_indices(
     what = "an integer" if is_one else "distinct integers"
     places = f" from 0 to {num_outputs - 1}, such as" if num_outputs > 1 else ", of one output"
     remedy = f"pass {what}{places} {'0' if is_one else '(0,)'}"
-    given: list[Any] = [indices] if is_one else list(indices)  # type: ignore[arg-type]
+    given = [indices] if is_one else list(indices)
     positions: list[int] = []
     for index in given:
         is_word = isinstance(index, str)

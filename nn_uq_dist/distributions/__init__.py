@@ -14,7 +14,7 @@ from nn_uq_dist.distributions._adapted_distribution import (
 from nn_uq_dist.distributions._adapted_distribution import (
     as_output_distribution as as_output_distribution,
 )
-from nn_uq_dist.distributions._contract import batch_entries as batch_entries
+from nn_uq_dist.distributions._batch_entries import batch_entries as batch_entries
 from nn_uq_dist.distributions._contract_joint import JointDistribution as JointDistribution
 from nn_uq_dist.distributions._contract_output import OutputDistribution as OutputDistribution
 from nn_uq_dist.distributions._corrected_marginal import CorrectedMarginal as CorrectedMarginal

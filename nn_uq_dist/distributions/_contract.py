@@ -1,11 +1,10 @@
-"""What distributions of outputs have in common: order of fields, checks, batches, entries of these.
+"""What distributions of outputs have in common: order of fields, checks, batches.
 
 All of it follows from the arguments of the constructor, which every distribution keeps.
 """
 
 import abc
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from typing import Any, Self
@@ -23,8 +22,14 @@ from numpyro.distributions.util import promote_shapes
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.checks import is_concrete
 from nn_uq_dist.basics.concrete import evaluated_now, with_nan_gradients
-from nn_uq_dist.basics.pytree import in_order, positions
+from nn_uq_dist.basics.pytree import in_order
 from nn_uq_dist.basics.summary_line import summary_line
+from nn_uq_dist.distributions._batch_entries import (
+    constructor_arguments,
+    made,
+    rebuilt_entries,
+    shape_of_parameters,
+)
 from nn_uq_dist.distributions._support import IndependentOutputs
 
 _OF_ONE_OUTPUT = (
@@ -98,7 +103,7 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         some, and values of what kept its batch axes would have these twice.
         """
         children, static = super().tree_flatten()
-        follows = _shape_of_parameters(self) in {None, self.batch_shape}
+        follows = shape_of_parameters(self) in {None, self.batch_shape}
         # NumPyro's `vmap_over` puts numbers of axes, or nothing, in place of arrays.
         if follows or not any(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(children)):
             names = self.gather_pytree_aux_fields()
@@ -112,11 +117,11 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         distribution = super().tree_unflatten(aux_data, params)
         for part in params:
             if isinstance(part, dist.Distribution) and not isinstance(part, Distribution):
-                shape = _shape_of_parameters(part)
+                shape = shape_of_parameters(part)
                 if shape is not None and len(shape) < len(part.batch_shape):
                     part._batch_shape = shape  # noqa: SLF001
         if distribution._batch_shape is None:  # noqa: SLF001
-            distribution._batch_shape = _shape_of_parameters(distribution) or ()  # noqa: SLF001
+            distribution._batch_shape = shape_of_parameters(distribution) or ()  # noqa: SLF001
         return distribution
 
     def get_args(self) -> dict[str, Any]:
@@ -125,7 +130,7 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
 
     def __getitem__(self, index: Any) -> Self:
         """Return the distributions at some entries of the batch; see `batch_entries`."""
-        part: Self = pass_validation(self, _rebuilt_entries(self, index))
+        part: Self = pass_validation(self, rebuilt_entries(self, index))
         return part
 
     def __repr__(self) -> str:
@@ -172,10 +177,6 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     def entropy(self) -> Array:
         """Some distributions have it."""
         raise self._lacks("entropy", "estimate it as -log_prob(draws).mean(axis=0)")
-
-    def enumerate_support(self, expand: bool = True) -> Array:  # noqa: ARG002
-        """Only discrete distributions have it."""
-        raise self._lacks("list of values, as it is continuous", "take draws from sample")
 
     def _lacks(self, what: str, remedy: str) -> NotImplementedError:
         return NotImplementedError(f"{type(self).__name__} has no {what}; {remedy}")
@@ -248,52 +249,12 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         return shape
 
 
-@cache
-def constructor_arguments(kind: Any) -> tuple[str, ...]:
-    """Names of the arguments of the constructor, which distributions keep as attributes."""
-    names = inspect.signature(kind.__init__).parameters
-    return tuple(name for name in names if name not in {"self", "validate_args"})
-
-
-def made[D: dist.Distribution](kind: type[D], arguments: dict[str, Any]) -> D:
-    """A distribution with valid arguments, which are not checked again."""
-    checks = "validate_args" in inspect.signature(kind.__init__).parameters
-    return kind(**arguments, validate_args=False) if checks else kind(**arguments)
-
-
 def rebuilt[D: Distribution](distribution: D, **changed: Any) -> D:
     """The same kind of distribution with some other, valid arguments of its constructor."""
     arguments = {
         name: distribution.__dict__[name] for name in constructor_arguments(type(distribution))
     } | changed
     return pass_validation(distribution, made(type(distribution), arguments))
-
-
-def _shape_of_parameters(distribution: dist.Distribution) -> tuple[int, ...] | None:
-    """The batch shape that follows from the parameters; None where these are no arrays.
-
-    JAX also makes distributions of axis numbers, and of objects without a shape.
-    """
-    kind: Any = type(distribution)
-    shapes = []
-    for name in constructor_arguments(kind):
-        argument, event_dim = distribution.__dict__.get(name, name), len(distribution.event_shape)
-        if argument is None:
-            continue
-        if isinstance(argument, dist.Distribution):
-            shape: Any = argument.batch_shape
-        elif name in distribution.arg_constraints:
-            shape = () if isinstance(argument, int | float) else getattr(argument, "shape", None)
-            event_dim = distribution.arg_constraints[name].event_dim
-        else:
-            return distribution.batch_shape
-        if not isinstance(shape, tuple) or len(shape) < event_dim:
-            return None
-        shapes.append(shape[: len(shape) - event_dim])
-    try:
-        return jnp.broadcast_shapes(*shapes)
-    except ValueError:  # of parts of NumPyro with axes elsewhere than in front
-        return None
 
 
 def _name_axes(kind: type[Distribution]) -> None:
@@ -343,118 +304,3 @@ def pass_validation[D: dist.Distribution](distribution: Distribution, other: D) 
     if "_validate_args" in distribution.__dict__:
         other._validate_args = distribution._validate_args  # noqa: SLF001 (as NumPyro sets it)
     return other
-
-
-def batch_entries(distribution: dist.Distribution, index: Any) -> dist.Distribution:
-    """Return the distributions at an index of the batch; ``distribution[index]`` for our own.
-
-    Parameters
-    ----------
-    distribution : numpyro.distributions.Distribution
-        With batch axes.
-    index
-        Integers, slices, masks and arrays of integers, as for a NumPy array of shape
-        ``batch_shape``. Parameters that entries share stay shared.
-
-    Raises
-    ------
-    IndexError
-        If the index does not fit the batch shape.
-    TypeError
-        If there is no batch, the index is traced, or the distribution does not keep the arguments
-        of its constructor, from which it is made anew.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp
-    >>> import numpyro.distributions as dist
-    >>> import nn_uq_dist as nuq
-    >>> distributions = dist.Normal(jnp.array([1.0, 2.0, 3.0]), 1.0)
-    >>> print(nuq.distributions.batch_entries(distributions, [2, 0]).mean)
-    [3. 1.]
-    """
-    own: Any = getattr(type(distribution), "__getitem__", None)
-    return _rebuilt_entries(distribution, index) if own is None else distribution[index]
-
-
-def _rebuilt_entries(distribution: dist.Distribution, index: Any) -> dist.Distribution:
-    """The same, made anew from the arguments of the constructor."""
-    places = positions(distribution.batch_shape, index)
-    part = _with_entries(distribution, distribution.batch_shape, places)
-    return part.expand(places.shape)
-
-
-def _with_entries(
-    distribution: dist.Distribution,
-    batch_shape: tuple[int, ...],
-    places: np.ndarray,
-    extra: int = 0,
-) -> dist.Distribution:
-    """A distribution of the same kind with entries of its parameters, as for `_take_entries`.
-
-    Parameters
-    ----------
-    extra : int
-        Number of the batch axes of `distribution` behind `batch_shape`.
-
-    Raises
-    ------
-    TypeError
-        If the distribution does not keep an argument of its constructor as an attribute.
-    """
-    if isinstance(distribution, dist.ExpandedDistribution):
-        return _with_entries(distribution.base_dist, batch_shape, places, extra)
-    arguments: dict[str, Any] = {}
-    kind: Any = type(distribution)
-    for name in constructor_arguments(kind):
-        if name not in distribution.__dict__:
-            raise TypeError(
-                f"entries of a batch can be taken of distributions that keep the arguments of "
-                f"their constructor, got {kind.__name__} without {name}; make it for "
-                "the wanted entries, or define its method __getitem__"
-            )
-        argument = distribution.__dict__[name]
-        if isinstance(argument, dist.Distribution):
-            # Its batch axes beyond those of the distribution, such as the outputs', come last.
-            more = max(len(argument.batch_shape) - len(distribution.batch_shape), 0)
-            argument = _with_entries(argument, batch_shape, places, extra + more)
-        elif argument is not None and name in distribution.arg_constraints:
-            lead = jnp.ndim(argument) - distribution.arg_constraints[name].event_dim - extra
-            argument = _take_entries(argument, lead, batch_shape, places)
-        arguments[name] = argument
-    return made(kind, arguments)
-
-
-def _take_entries(
-    argument: Any, lead: int, batch_shape: tuple[int, ...], places: np.ndarray
-) -> Any:
-    """Entries of a parameter whose first axes broadcast against the batch axes.
-
-    Parameters
-    ----------
-    argument : array_like
-        The parameter.
-    lead : int
-        Number of its axes in front of the event axes.
-    batch_shape : tuple of int
-        Shape of the batch.
-    places : numpy.ndarray of int
-        Where the entries are in the flattened batch, in the shape of the result.
-    """
-    if lead <= 0:
-        return argument  # one value for all entries
-    shape = jnp.shape(argument)
-    rows = np.arange(math.prod(shape[:lead])).reshape(shape[:lead])
-    chosen = np.broadcast_to(rows, batch_shape).reshape(-1)[places]
-    for axis in range(chosen.ndim):
-        start = np.arange(min(chosen.shape[axis], 1))
-        first = chosen.take(start, axis)
-        # What entries share stays shared; entries that an index repeats are entries of their own.
-        if np.all(chosen == first) and not np.all(places == places.take(start, axis)):
-            chosen = first
-    table = argument.reshape(-1, *shape[lead:])
-    if isinstance(table, np.ndarray):
-        return table[chosen]
-    # Python's indexing of JAX's arrays takes several times longer. An empty table is taken as it
-    # is, whatever the index.
-    return jnp.take(table, chosen, 0, mode="clip").reshape(*chosen.shape, *shape[lead:])

@@ -12,7 +12,8 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import evaluated_now, nan_unless
-from nn_uq_dist.distributions._contract import Distribution, batch_entries
+from nn_uq_dist.distributions._batch_entries import batch_entries
+from nn_uq_dist.distributions._contract import Distribution
 
 
 class JointDistribution(Distribution):

@@ -16,7 +16,8 @@ from nn_uq_dist.distributions._adapted_distribution import (
     as_output_distribution,
     require_univariate,
 )
-from nn_uq_dist.distributions._contract import batch_entries, rebuilt
+from nn_uq_dist.distributions._batch_entries import batch_entries
+from nn_uq_dist.distributions._contract import rebuilt
 from nn_uq_dist.distributions._nataf import HermiteRule, hermite_rule
 from nn_uq_dist.distributions._score_distribution import ScoreDistribution, cholesky_of_rows
 from nn_uq_dist.distributions.correlation_matrices import (

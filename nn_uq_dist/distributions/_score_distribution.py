@@ -23,8 +23,8 @@ from nn_uq_dist.basics.normal_scores import (
 from nn_uq_dist.basics.normal_tails import log_normal_density
 from nn_uq_dist.basics.row_algebra import matvec, solve_lower
 from nn_uq_dist.distributions._adapted_distribution import as_output_distribution, with_rank
+from nn_uq_dist.distributions._batch_entries import batch_entries
 from nn_uq_dist.distributions._contract import (
-    batch_entries,
     pass_validation,
     safe_values,
     validate_sample,

@@ -64,7 +64,7 @@ class StandardNetwork(NamedTuple):
         loc, identity = np.asarray(given.mean), np.eye(given.num_inputs)
         uniform, normal = (
             identity[:, :0] if part is None else np.asarray(part)
-            for part in given.columns(identity)  # type: ignore[arg-type]
+            for part in given.columns(identity)
         )
         columns = np.concatenate([uniform, normal], axis=-1)
         moving = np.any(columns != 0, axis=0)

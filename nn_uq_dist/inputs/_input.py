@@ -421,7 +421,7 @@ class Input:
         """Whether the inputs are independent of each other; of known values only."""
         return terms.are_independent(self.terms, np.ones(self.num_inputs, bool))
 
-    def columns(self, jacobian: Array) -> tuple[Array | None, Array | None]:
+    def columns(self, jacobian: Any) -> tuple[Array | None, Array | None]:
         r"""Columns of the uniform and of the normal variables under a linear map.
 
         Parameters

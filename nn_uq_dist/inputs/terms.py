@@ -85,7 +85,7 @@ def num_variables(terms: Terms) -> tuple[int, int]:
 
 
 @one_program
-def columns(jacobian: Array, terms: Terms) -> tuple[Array | None, Array | None]:
+def columns(jacobian: Any, terms: Terms) -> tuple[Array | None, Array | None]:
     """Columns of the uniform and of the normal variables under a linear map, None without any.
 
     Of known inputs there is one normal column of zeros: NaN where the map holds NaN.

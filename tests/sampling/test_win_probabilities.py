@@ -87,7 +87,7 @@ def test_linear_network_is_known_as_well_as_its_linear_draws_tell():
     linear = nuq.linearize(lambda x: x, LAW)
     pairs = nuq.paired_draws(lambda x: x, linear, KEY, 500, progress=False)
     wins = nuq.win_probabilities(pairs)
-    floor = np.sqrt(0.5) / 500  # half of a pair that differs
+    floor = 1 / 500  # one pair that differs
     share = np.sqrt(wins.value * (1 - wins.value) / 100_000)
     np.testing.assert_allclose(wins.standard_error, np.hypot(floor, share), rtol=0.02)
     assert wins.value.sum() == pytest.approx(1)
