@@ -318,7 +318,7 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
     Returns
     -------
     Moments
-        Moments of the e others; NaN where the passes have not converged.
+        Moments of the other outputs, ``e`` of them; NaN where the passes have not converged.
 
     Raises
     ------
