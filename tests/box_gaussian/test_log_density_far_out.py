@@ -57,9 +57,8 @@ def far_points(num_inputs, num_outputs, noise, count=8, chosen=slice(None)):
 def test_eight_deviations_out_with_little_noise(num_inputs, num_outputs, noise):
     *arguments, exact = far_points(num_inputs, num_outputs, noise)
     np.testing.assert_allclose(evaluate(*arguments, np.float32), exact, rtol=1e-2)
-    if noise > 1e-4:
-        with jax.enable_x64(True):
-            np.testing.assert_allclose(evaluate(*arguments, np.float64), exact, rtol=1e-3)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(evaluate(*arguments, np.float64), exact, rtol=1e-3)
 
 
 @pytest.mark.parametrize("noise", [1e-3, 1e-4])
