@@ -52,7 +52,8 @@ def plot_band(
         As in `plot_marginals`; of a batch the one output to show, needed if there are several.
     limits
         As in `plot_marginals`. Each is a line, with the largest of the probabilities beyond it, on
-        the side that fewer medians lie, and the places that have it, to two digits.
+        the side that fewer medians lie, and the places that have it, to two digits; and the share
+        of the draws at the first place.
     units
         One for all outputs, or a dict by output.
     deviation
@@ -163,6 +164,9 @@ def _add_limits(axis: Axes, shown: Shown, positions: FloatArray, names: Sequence
         if places.size > 1:
             ties = places[[f"{share:.2g}" == largest for share in beyond]].tolist()
             text = f"largest {text}, at {_words(ties, names)}"
+        if shown.columns and (column := shown.columns[places[np.argmax(beyond)]]).size:
+            of_draws = np.mean(column > limit if is_upper else column < limit)
+            text += f"; draws there {of_draws:.2g}"
         if places.size == positions.size:
             axis.axhline(limit, color=_shared.VERMILION, lw=1.2)
         else:

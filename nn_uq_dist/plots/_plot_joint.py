@@ -69,8 +69,8 @@ def plot_joint(
         The linearized network, or any other `LinearModel`, without batch axes, of which
         ``model.joint()`` is shown; or a joint distribution, such as ``model.gaussian_copula()``,
         which has a density also where the outputs depend on each other so that they have no joint
-        one. The joint distribution of a corrected model is linear, with other marginals than the
-        model itself, which its copula has.
+        one. Of a corrected model it is the copula, whose marginals are the corrected ones; those of
+        ``model.joint()`` are not.
     draws
         As in `plot_marginals`; rows that are not finite are left out. Their density is smoothed
         with a normal kernel of Scott's width, ``n**(-1/6)`` standard deviations in any direction;
@@ -112,8 +112,10 @@ def plot_joint(
     if not isinstance(model, JointDistribution):
         own = arguments.as_model(model, arguments.ONE_POINT)
         output_names = arguments.names_of_outputs(own, output_names, own.num_outputs)
-        # All outputs together of a tangent may have no joint density.
-        distribution = model if isinstance(model, Linearization) else model.joint()
+        if isinstance(model, CorrectedLinearization):
+            distribution = model.gaussian_copula()
+        elif not isinstance(model, Linearization):  # all outputs of which may have no joint density
+            distribution = model.joint()
     shown = _shared.prepare(distribution, draws, outputs, output_names, units=units)
     size = len(shown.names)
     fractions = np.sort(arguments.as_levels("masses", masses)).tolist()
@@ -154,9 +156,7 @@ def plot_joint(
     if complete is not None and len(complete) < len(rows):
         add_note(grid[1, 0], [f"{len(rows) - len(complete)} draws not finite"])
     kind = pairs[1, 0].kind
-    if isinstance(model, CorrectedLinearization):
-        kind += " (marginals not corrected)"
-    elif shown.word != _shared.UNKNOWN:
+    if shown.word != _shared.UNKNOWN:
         kind = f"{shown.word} {kind.removeprefix('linear ')}"
     return _shared.finished(axes, ax, _legend(kind, fractions, grays))
 

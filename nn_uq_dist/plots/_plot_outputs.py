@@ -35,9 +35,8 @@ def plot_marginals(
     """Plot the density of each output over a histogram of Monte Carlo draws.
 
     One panel per output: the density, filled from the 5 to the 95% quantile and darker from 25 to
-    75%, and a line at the median. A panel shows 4 standard deviations on either side, cut at the
-    ends of the support, and all but a fraction ``1e-4`` of the draws on either side; the histogram
-    is normalized by all draws.
+    75%, and a line at the median. A panel shows all but a fraction ``1e-4`` of the distribution and
+    of the draws on either side; the histogram is normalized by all draws.
 
     Parameters
     ----------
@@ -53,7 +52,8 @@ def plot_marginals(
         Outputs to show, one or several, by position or name. Default: all.
     limits
         A number, or several, for all outputs; or a dict with the limits of some by name. Each is a
-        line, with the smaller of the probabilities above and below it, and the share of the draws.
+        line, with the smaller of the probabilities above and below it, and the share of the draws
+        with 1.96 of its standard errors.
     units
         Unit of all outputs, or a dict with the units of some by name, for the labels of the axes.
     output_names
@@ -149,7 +149,7 @@ def plot_tails(
     >>> draws = marginals.sample(jax.random.key(0), (2_000,))
     >>> figure = nuq.plots.plot_tails(marginals, draws, limits=0.5)
     >>> figure.axes[0].texts[0].get_text().splitlines()
-    ['P(> 0.5) = 0.075', 'draws 0.071 ± 0.006']
+    ['P(> 0.5) = 0.075', 'draws 0.07 ± 0.01 (95%)']
     """
     shown = _shared.prepare(model, draws, outputs, output_names, units=units, limits=limits)
     shown.require_enough()
@@ -166,9 +166,11 @@ def plot_tails(
             for end in (low, high):
                 at = np.linspace(middle, end, POINTS_PER_TAIL + 1)[1:]
                 share, least, most = tail_shares(column, at, is_upper=end > middle)
-                axis.vlines(at, np.maximum(least, floor), most, GRAY, lw=1)
-                label = f"draws, {100 * COVERAGE:g}% interval" if end > middle else None
-                axis.plot(at, share, "o", color=GRAY, ms=3.5, label=label)
+                dots, bars = "draws", f"{100 * COVERAGE:g}% interval (no dot: no draw beyond)"
+                if end < middle:
+                    dots = bars = ""  # stands once in the legend
+                axis.plot(at, share, "o", color=GRAY, ms=3.5, label=dots)
+                axis.vlines(at, np.maximum(least, floor), most, GRAY, lw=1, label=bars)
         ticks = [10.0**k for k in range(math.ceil(math.log10(floor)), 1)]  # but none above 1
         axis.set(yscale="log", ylim=(floor, floor ** -shown.room(j)), yticks=ticks)
         axis.minorticks_off()

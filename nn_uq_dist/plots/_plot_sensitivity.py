@@ -104,6 +104,6 @@ def plot_sensitivity(
     write_names(axis, "x", np.arange(len(columns)), columns)
     write_names(axis, "y", np.arange(len(names)), names)
     axis.tick_params(length=0)
-    axis.set(xlabel="input", ylabel="output")
+    axis.set(xlabel="error of the input", ylabel="output")
     axis.spines[:].set_visible(False)
     return figure

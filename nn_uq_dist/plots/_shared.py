@@ -35,7 +35,7 @@ BLUE, SKY, PALE, VERMILION = "#0072B2", "#97D1F1", "#CCE9F8", "#D55E00"
 LIGHT_GRAY, GRAY = "#C4C4C4", "#606060"
 
 PANEL_INCHES = (2.6, 2.0)
-LONGEST_LINE = 26  # characters of the standard font that are as wide as a panel
+LONGEST_LINE, LONGEST_NOTE = 26, 32  # characters, of names and of notes, as wide as a panel
 # The smallest font that prints legibly, for notes and ticks.
 SMALL = 8
 # Keeps words legible that stand on lines.
@@ -45,9 +45,10 @@ MOST_NAMES = 40
 
 GRID_POINTS = 401
 NUM_BINS = 50
-# Range of a density: this much on either side, or more to include all draws but this share.
-RANGE_IN_SD = 4.0
+# What densities and histograms leave out on either side.
 TAIL = 1e-4
+# Standard errors of a 95% interval.
+NUM_ERRORS = 1.96
 # Levels of bands: 5 to 95% and 25 to 75%, and the median.
 LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 OUTER, INNER, MEDIAN = "5 to 95%", "25 to 75%", "median"
@@ -85,8 +86,7 @@ class Shown:
     def densities(self) -> tuple[FloatArray, FloatArray]:
         """Points over the range of a density panel, and densities there, ``(401, len(names))``."""
         of = self.functions
-        low = np.maximum(of.mean - RANGE_IN_SD * of.sd, of.low)
-        high = np.minimum(of.mean + RANGE_IN_SD * of.sd, of.high)
+        low, high = of.values(ndtri([TAIL, 1 - TAIL]))
         for j, column in enumerate(self.columns):
             if column.size:
                 inner = np.quantile(column, [TAIL, 1 - TAIL])
@@ -148,12 +148,12 @@ class Shown:
         if self.draws.dtype.kind == "f":  # a limit of .1 is not below a float32 of .1
             limit = float(self.draws.dtype.type(limit))
         share = float(np.mean(column > limit if score > 0 else column < limit))
-        error = math.sqrt(share * (1 - share) / column.size)
+        error = NUM_ERRORS * math.sqrt(share * (1 - share) / column.size)
         # To the first digit of the error.
         decimals = max(-math.floor(math.log10(error)), 0) if error else 6
         if decimals > 5:
-            return f"{words}\ndraws {share:.2g}" + (f" ± {error:.1g}" if error else "")
-        return f"{words}\ndraws {share:.{decimals}f} ± {error:.{decimals}f}"
+            return f"{words}\ndraws {share:.2g}" + (f" ± {error:.1g} (95%)" if error else "")
+        return f"{words}\ndraws {share:.{decimals}f} ± {error:.{decimals}f} (95%)"
 
     def require_enough(self) -> None:
         """Raise if an output has too few finite draws."""
@@ -282,10 +282,10 @@ def wrapped(name: str) -> str:
 
 
 def add_note(axis: Axes, lines: Sequence[str]) -> None:
-    """Write lines into the upper left corner of a panel."""
+    """Write lines into the upper left corner of a panel, broken where they are wider."""
     if lines:
         axis.annotate(
-            "\n".join(lines), (0.02, 0.98), xycoords="axes fraction", va="top", fontsize=SMALL - 1
+            "\n".join(textwrap.fill(line, LONGEST_NOTE) for line in lines), (0.02, 0.98), xycoords="axes fraction", va="top", fontsize=SMALL - 1
         )
 
 

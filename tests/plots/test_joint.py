@@ -110,24 +110,20 @@ def test_a_copula_of_dependent_outputs_on_a_single_axes():
     assert axis.get_legend().get_texts()[0].get_text() == "linearized copula, 50, 90, 99%"
 
 
-def test_a_corrected_model_shows_its_joint_distribution_alone():
-    """That is linear: the range of the corrected marginals, which saturate, would cut its lines."""
-
+def test_a_corrected_model_shows_its_copula_which_has_its_marginals():
     def network(x):
-        return jnp.stack([jnp.tanh(3 * x[0]), jnp.tanh(2 * x[0] + 2 * x[1])])
+        return jnp.stack([jnp.sinh(x[0]), jnp.sinh(x[0] + x[1])])
 
     lin = linearize(network, Input.normal(jnp.zeros(2), 0.5))
     pairs = paired_draws(network, lin, jax.random.key(0), 400, progress=False)
     model = lin.corrected(pairs)
     figure = plot_joint(model)
-    joint = model.joint()
     x, density = figure.axes[0].lines[0].get_data()
-    expected = np.exp(joint.marginals[0].log_prob(x))
+    expected = np.exp(model.marginals().log_prob(x[:, None]))[:, 0]
     np.testing.assert_allclose(density, expected, rtol=1e-3, atol=1e-6)
-    points = np.asarray(joint.sample(jax.random.key(1), (NUM_DRAWS,)))
+    points = np.asarray(model.gaussian_copula().sample(jax.random.key(1), (NUM_DRAWS,)))
     assert_hold(*figure.axes[2].collections, points, slack=4e-3)
-    words = figure.legends[0].get_texts()[0].get_text()
-    assert words == "linear joint (marginals not corrected), 50, 90, 99%"
+    assert figure.legends[0].get_texts()[0].get_text() == "corrected copula, 50, 90, 99%"
 
 
 WRONG = [
