@@ -284,9 +284,9 @@ def as_indices(
         If there is none, or one is out of range or named twice.
     """
     is_one = np.ndim(indices) == 0
-    what = "an integer" if is_one else "distinct integers"
-    places = f" from 0 to {num_outputs - 1}, such as" if num_outputs > 1 else ", of one output"
-    remedy = f"pass {what}{places} {'0' if is_one else '(0,)'}"
+    what, example = ("an integer", "0") if is_one else ("distinct integers", "(0,)")
+    places = f"from 0 to {num_outputs - 1}" if num_outputs > 1 else "0, of one output"
+    remedy = f"pass {what} {places}, such as {example}" if num_outputs > 1 else f"pass {example}"
     given = [indices] if is_one else list(indices)
     positions: list[int] = []
     for index in given:
@@ -310,9 +310,7 @@ def as_indices(
                 f"{remedy}"
             ) from None
         if not -num_outputs <= number < num_outputs:
-            raise ValueError(
-                f"{name} must name outputs of {num_outputs}, got unknown index {number}; {remedy}"
-            )
+            raise ValueError(f"{name} must be {places}, got {number}; {remedy}")
         if (position := number % num_outputs) in positions:
             raise ValueError(f"{name} must be distinct, got {position} twice; {remedy}")
         positions.append(position)
@@ -321,9 +319,12 @@ def as_indices(
     return tuple(positions)
 
 
-def as_index(output: int | str, num_outputs: int, names: Sequence[str] = ()) -> int:
-    """Return the index of one output, checked as by `as_indices`."""
-    found = as_indices(output, num_outputs, "output", names)
+def as_index(output: int | str | None, num_outputs: int, names: Sequence[str] = ()) -> int:
+    """Return the index of one output, checked as by `as_indices`; None is the only one."""
+    if output is None and num_outputs > 1:
+        which = f"one of {', '.join(names)}" if names else f"from 0 to {num_outputs - 1}"
+        raise ValueError(f"output must be {which}, got None; pass output={[*names, 0][0]!r} or so")
+    found = as_indices(0 if output is None else output, num_outputs, "output", names)
     if len(found) > 1:
         raise ValueError(f"output must be one output, got {len(found)}; call it for each of them")
     return found[0]

@@ -130,6 +130,11 @@ def as_draws(model: object, draws: NetworkDraws, shape: tuple[int, ...]) -> NDAr
     if isinstance(draws, PairedDraws):
         _require_same_input(getattr(model, "input", None), draws.linearization.input)
         draws = draws.network
+    if isinstance(draws, Mapping):
+        raise TypeError(
+            f"draws must be one array, got a {type(draws).__name__}; pass what monte_carlo "
+            f"returns, or numpy.stack([draws[name] for name in names], axis=-1)"
+        )
     values = np.asarray(draws)
     _require_order(draws, names_of_outputs(model, None, shape[-1]))
     if shape[-1] == 1 and values.shape[1:] == shape[:-1]:

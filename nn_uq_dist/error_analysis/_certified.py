@@ -352,13 +352,6 @@ def certified(
             "network and f must hold numbers, got traced values; call certified outside of jit, "
             "grad and vmap"
         )
-    if output is None:
-        if network.num_outputs > 1:
-            raise ValueError(
-                f"output must say which of {network.num_outputs} outputs is asked for, got None; "
-                f"pass its index"
-            )
-        output = 0
     index = checks.as_index(output, network.num_outputs)
     with np.errstate(over="ignore", invalid="ignore"):
         exact = StandardNetwork.of_distribution(network, distribution, slice(index, index + 1))

@@ -124,7 +124,7 @@ def failure_probability(
     key: jax.Array,
     limit: ArrayLike,
     *,
-    output: int | str = 0,
+    output: int | str | None = None,
     upper: bool = True,
     num_runs: int = 10_000,
     progress: bool = True,
@@ -150,7 +150,8 @@ def failure_probability(
         event of several outputs make the network return a margin that is positive where it happens,
         such as ``lambda x: jnp.minimum(g(x)[0] - 3.0, -g(x)[1])[None]``, and pass the limit zero.
     output
-        The output, by position or by name, as `Linearization.output_names` lists them.
+        The output, by position or by name, as `Linearization.output_names` lists them. Needed if
+        there are several.
     upper
         Whether the output fails above the limit; below it otherwise.
     num_runs
@@ -170,8 +171,8 @@ def failure_probability(
         `num_runs` not an integer, `upper` no boolean, `f` has no standard variables, or the
         function is called under ``jit``.
     ValueError
-        If a limit is not finite, `output` is out of range, `num_runs` is below 1000, `f` has batch
-        axes, or `network` fails on one input.
+        If a limit is not finite, `output` is out of range or missing, `num_runs` is below 1000, `f`
+        has batch axes, or `network` fails on one input.
 
     Warns
     -----

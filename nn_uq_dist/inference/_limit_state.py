@@ -49,7 +49,7 @@ class Limits:
         self,
         flat: FlatNetwork,
         limit: ArrayLike,
-        output: int | str,
+        output: int | str | None,
         upper: bool,
         most_targets: int = _MOST_TARGETS,
     ) -> None:

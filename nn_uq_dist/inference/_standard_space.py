@@ -202,7 +202,7 @@ def checked_network(
     distribution = as_input(f)
     if distribution.batch_shape:
         raise ValueError(
-            f"f must be one input, got batch shape {distribution.batch_shape}; call {function} for "
-            f"each of them in a loop, with keys of their own"
+            f"f must be one input, got batch shape {distribution.batch_shape}; call {function} in "
+            f"a loop, for linearize(network, f)[i].input with keys of their own"
         )
     return flat_network(network, distribution)

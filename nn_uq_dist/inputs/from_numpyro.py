@@ -49,8 +49,8 @@ def as_input(f: object) -> Input:
           arrays, which are known values and the same for each element of a batch. The network is
           called with the same structure; of a list or tuple of numbers it may take their vector
           instead. The vector of the input has the parts in the order of
-          ``jax.tree.leaves``: of dicts by sorted keys. A tuple of two numbers is refused: it may be
-          meant as an interval.
+          ``jax.tree.leaves``: of dicts by sorted keys. A tuple or list of two numbers is refused:
+          it may be meant as an interval.
 
         Parameters may be traced.
 
@@ -153,19 +153,19 @@ def _is_part(part: object) -> bool:
     return isinstance(part, dist.Distribution | Input)
 
 
-def _is_leaf(part: object) -> bool:
+def _is_leaf(part: Any) -> bool:
     """Whether a part is an entry; also a pair of numbers, which would be two known ones."""
-    if type(part) is tuple and len(part) == 2:
+    if type(part) in {tuple, list} and len(part) == 2:
         return all(type(end) in {int, float} for end in part)
     return _is_part(part)
 
 
 def _known(name: str, part: Any) -> dist.Delta:
-    if type(part) is tuple:
+    if type(part) in {tuple, list}:
         raise TypeError(
-            f"{name} must be a distribution, an Input or an array of known numbers, got the tuple "
-            f"{part}; pass dist.Uniform{part} for a number between them, or jnp.array({[*part]}) "
-            f"for two known numbers"
+            f"{name} must be a distribution, an Input or an array of known numbers, got the "
+            f"{type(part).__name__} {part}; pass dist.Uniform{(*part,)} for a number between them, "
+            f"or jnp.array({[*part]}) for two known numbers"
         )
     try:
         array = jnp.asarray(checks.as_numeric(name, part))

@@ -112,10 +112,7 @@ def plot_joint(
     if not isinstance(model, JointDistribution):
         own = arguments.as_model(model, arguments.ONE_POINT)
         output_names = arguments.names_of_outputs(own, output_names, own.num_outputs)
-        if isinstance(model, CorrectedLinearization):
-            distribution = model.gaussian_copula()
-        elif not isinstance(model, Linearization):  # all outputs of which may have no joint density
-            distribution = model.joint()
+        distribution = _joint_of(model)
     shown = _shared.prepare(distribution, draws, outputs, output_names, units=units)
     size = len(shown.names)
     fractions = np.sort(arguments.as_levels("masses", masses)).tolist()
@@ -159,6 +156,13 @@ def plot_joint(
     if shown.word != _shared.UNKNOWN:
         kind = f"{shown.word} {kind.removeprefix('linear ')}"
     return _shared.finished(axes, ax, _legend(kind, fractions, grays))
+
+
+def _joint_of(model: LinearModel) -> LinearModel | JointDistribution:
+    """What is shown of a model: of a tangent itself, as all its outputs may have no density."""
+    if isinstance(model, Linearization):
+        return model
+    return model.gaussian_copula() if isinstance(model, CorrectedLinearization) else model.joint()
 
 
 def _of_pair(

@@ -285,7 +285,11 @@ def add_note(axis: Axes, lines: Sequence[str]) -> None:
     """Write lines into the upper left corner of a panel, broken where they are wider."""
     if lines:
         axis.annotate(
-            "\n".join(textwrap.fill(line, LONGEST_NOTE) for line in lines), (0.02, 0.98), xycoords="axes fraction", va="top", fontsize=SMALL - 1
+            "\n".join(textwrap.fill(line, LONGEST_NOTE) for line in lines),
+            (0.02, 0.98),
+            xycoords="axes fraction",
+            va="top",
+            fontsize=SMALL - 1,
         )
 
 

@@ -34,6 +34,7 @@ WRONG = [
     (summary, "draws", np.zeros(200), ValueError, r"got \(200,\)"),
     (summary, "draws", np.zeros((99, 2)), ValueError, "at least 100 rows, got 99"),
     (summary, "draws", np.zeros((200, 2), complex), TypeError, "real numbers, got dtype complex"),
+    (summary, "draws", {"a": np.zeros(200)}, TypeError, "one array, got a dict; pass what monte_"),
     (summary, "output_names", ["a"], ValueError, "one name per output, 2, got 1"),
     (summary, "output_names", ["a", "a"], ValueError, "must differ, got a more than once"),
     (summary, "output_names", "ab", TypeError, "got the string 'ab'"),

@@ -356,7 +356,7 @@ def test_mistakes_in_parameters(kind, arguments, message):
         ((), "log_prob", "y", "value must be an array of real numbers, got str"),
         ((2,), "marginal_icdf", np.full(2, 0.5), r"q must .*got q \(2,\), outputs \(2, 3\); make"),
         ((), "marginalize", (0, 0), "indices must be distinct, got 0 twice; pass"),
-        ((), "marginalize", (0, -4), "outputs of 3, got unknown index -4; pass"),
+        ((), "marginalize", (0, -4), "indices must be from 0 to 2, got -4; pass"),
     ],
 )
 def test_mistakes_in_values(batch_shape, method, arguments, message):

@@ -207,7 +207,7 @@ def test_bad_input_is_refused():
     cases = (
         (lambda: nuq.certified(jnp.tanh, BOX), ValueError, "got"),
         (lambda: nuq.certified("net", BOX), TypeError, "network"),
-        (lambda: nuq.certified(TWO, BOX), ValueError, "which of 2 outputs"),
+        (lambda: nuq.certified(TWO, BOX), ValueError, "output must be from 0 to 1, got None"),
         (lambda: nuq.certified(lambda x: x["a"], {"a": dist.Uniform()}), TypeError, "f must be"),
         (lambda: nuq.certified(TWO, BOX, output=2), ValueError, "output"),
         (lambda: nuq.certified(NET, BOX.expand((2,))), ValueError, "in a loop"),

@@ -476,7 +476,12 @@ WRONG = [
         r"pass limit=1.0, output='y\[0\]', and the others in calls of their own",
     ),
     ({"limit": "high"}, TypeError, "limit must be an array of real numbers"),
-    ({"output": 1}, ValueError, "output must name outputs of 1"),
+    ({"output": 1}, ValueError, "output must be 0, of one output, got 1"),
+    (
+        {"network": lambda x: {"a": x[0], "b": x[1]}},
+        ValueError,
+        r"output must be one of a, b, got None; pass output='a' or so",
+    ),
     ({"output": 0.5}, TypeError, "output must be known integers"),
     ({"upper": "lower"}, TypeError, "upper must be True or False, got 'lower'"),
     ({"num_runs": 10}, ValueError, "num_runs must be at least 1000, got 10"),
@@ -487,7 +492,7 @@ WRONG = [
     (
         {"f": nuq.Input.normal(jnp.zeros((3, 2)), 1.0)},
         ValueError,
-        r"one input, got batch shape \(3,\); call failure_probability for each of them in a loop",
+        r"one input, got batch shape \(3,\); call failure_probability in a loop, for linearize",
     ),
     (
         {"network": lambda x: squares(x) > 12.0},

@@ -257,6 +257,7 @@ MISTAKES = {
     "a known array for each of a batch": lambda: {"a": BATCH, "b": jnp.ones((3, 2))},
     "a word in a dict": lambda: {"a": NORMAL, "b": "one"},
     "a pair of bounds in a dict": lambda: {"a": NORMAL, "b": (0.0, 1.0)},
+    "a list of bounds in a dict": lambda: {"a": NORMAL, "b": [0.0, 1.0]},
     "a negative half-width": lambda: Input.box(ZEROS, half_width=-1.0),
     "low above high": lambda: dist.Uniform(174.0, 8.7),
     "a covariance as `scale_tril`": lambda: Input.normal(ZEROS[:2], scale_tril=CORRELATION),
