@@ -53,7 +53,7 @@ def plot_marginals(
     limits
         A number, or several, for all outputs; or a dict with the limits of some by name. Each is a
         line, with the smaller of the probabilities above and below it, and the share of the draws
-        with 1.96 of its standard errors.
+        with the half-width of its 95% interval.
     units
         Unit of all outputs, or a dict with the units of some by name, for the labels of the axes.
     output_names
@@ -126,8 +126,8 @@ def plot_tails(
     Returns
     -------
     matplotlib.figure.Figure
-        As in `plot_marginals`. Where no draw lies beyond a value there is no point, but the
-        interval still shows which probabilities `n` draws exclude.
+        As in `plot_marginals`. Where no draw lies beyond a value, a triangle below the upper end
+        of the interval shows which probabilities `n` draws exclude.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def plot_tails(
     >>> draws = marginals.sample(jax.random.key(0), (2_000,))
     >>> figure = nuq.plots.plot_tails(marginals, draws, limits=0.5)
     >>> figure.axes[0].texts[0].get_text().splitlines()
-    ['P(> 0.5) = 0.075', 'draws 0.07 ± 0.01 (95%)']
+    ['P(> 0.5) = 0.075', 'draws 0.07 ± 0.01']
     """
     shown = _shared.prepare(model, draws, outputs, output_names, units=units, limits=limits)
     shown.require_enough()
@@ -163,14 +163,14 @@ def plot_tails(
         if shown.draws is not None:
             column = shown.columns[j]
             low, high = min(low, column[0]), max(high, column[-1])
-            for end in (low, high):
-                at = np.linspace(middle, end, POINTS_PER_TAIL + 1)[1:]
-                share, least, most = tail_shares(column, at, is_upper=end > middle)
-                dots, bars = "draws", f"{100 * COVERAGE:g}% interval (no dot: no draw beyond)"
-                if end < middle:
-                    dots = bars = ""  # stands once in the legend
-                axis.plot(at, share, "o", color=GRAY, ms=3.5, label=dots)
-                axis.vlines(at, np.maximum(least, floor), most, GRAY, lw=1, label=bars)
+            sides = [np.linspace(middle, end, POINTS_PER_TAIL + 1)[1:] for end in (low, high)]
+            known = [tail_shares(column, at, is_upper=k == 1) for k, at in enumerate(sides)]
+            (share, least, most), at = np.hstack(known), np.hstack(sides)
+            seen, none = ~np.isnan(share), np.isnan(share)
+            axis.vlines(at[seen], np.maximum(least, floor)[seen], most[seen], GRAY, lw=1)
+            name = f"draws, {100 * COVERAGE:g}% interval"
+            axis.plot(at, share, "o", color=GRAY, ms=3.5, label=name)
+            axis.plot(at[none], most[none], ls="", marker=7, color=GRAY, label="no draw: at most")
         ticks = [10.0**k for k in range(math.ceil(math.log10(floor)), 1)]  # but none above 1
         axis.set(yscale="log", ylim=(floor, floor ** -shown.room(j)), yticks=ticks)
         axis.minorticks_off()

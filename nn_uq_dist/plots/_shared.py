@@ -152,8 +152,8 @@ class Shown:
         # To the first digit of the error.
         decimals = max(-math.floor(math.log10(error)), 0) if error else 6
         if decimals > 5:
-            return f"{words}\ndraws {share:.2g}" + (f" ± {error:.1g} (95%)" if error else "")
-        return f"{words}\ndraws {share:.{decimals}f} ± {error:.{decimals}f} (95%)"
+            return f"{words}\ndraws {share:.2g}" + (f" ± {error:.1g}" if error else "")
+        return f"{words}\ndraws {share:.{decimals}f} ± {error:.{decimals}f}"
 
     def require_enough(self) -> None:
         """Raise if an output has too few finite draws."""
