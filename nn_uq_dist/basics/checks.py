@@ -330,6 +330,24 @@ def as_index(output: int | str | None, num_outputs: int, names: Sequence[str] = 
     return found[0]
 
 
+def require_order(name: str, value: Any, names: Sequence[str]) -> None:
+    """Raise ``ValueError`` if an array has the names of the outputs as labels in another order.
+
+    The labels are those of the last axis, of pandas or xarray.
+    """
+    labels = getattr(value, "columns", getattr(value, "index", None))
+    if hasattr(value, "coords") and value.ndim:
+        labels = value.coords.get(value.dims[-1])
+    if labels is None or callable(labels):  # lists and tuples have a method `index`
+        return
+    texts = [str(label) for label in np.asarray(labels).ravel()]
+    if texts != [*names] and sorted(texts) == sorted(names):
+        raise ValueError(
+            f"{name} must have the outputs in the order {', '.join(names)}, got labels in the "
+            f"order {', '.join(texts)}; reorder them"
+        )
+
+
 def refused[T](message: str) -> Callable[[T], T]:
     """Return the identity of a pytree; its differentiation raises ``NotImplementedError``.
 

@@ -156,8 +156,8 @@ def _half_normal_value(z: Array) -> Array:
 
 
 def _uniform_score(distribution: Any, x: Array) -> Array:
-    width = distribution.high - distribution.low
     below, above = x - distribution.low, distribution.high - x
+    width = below + above  # of the bounds alone it overflows if they are bytes
     return score_from_log_tails(_log(below / width), _log(above / width))
 
 
@@ -168,7 +168,8 @@ def _log(probability: Array) -> Array:
 
 
 def _uniform_value(distribution: Any, z: Array) -> Array:
-    tail = (distribution.high - distribution.low) * _tail(z)
+    share = _tail(z)
+    tail = distribution.high * share - distribution.low * share
     return jnp.where(z > 0, distribution.high - tail, distribution.low + tail)
 
 

@@ -136,7 +136,7 @@ def as_draws(model: object, draws: NetworkDraws, shape: tuple[int, ...]) -> NDAr
             f"returns, or numpy.stack([draws[name] for name in names], axis=-1)"
         )
     values = np.asarray(draws)
-    _require_order(draws, names_of_outputs(model, None, shape[-1]))
+    checks.require_order("draws", draws, names_of_outputs(model, None, shape[-1]))
     if shape[-1] == 1 and values.shape[1:] == shape[:-1]:
         values = values[..., None]
     if values.shape[1:] != shape:
@@ -159,19 +159,6 @@ def as_draws(model: object, draws: NetworkDraws, shape: tuple[int, ...]) -> NDAr
     if values.dtype == np.float64 and (too_large := np.abs(values) > LARGEST_DRAW).any():
         return np.where(too_large, np.copysign(np.inf, values), values)
     return values
-
-
-def _require_order(draws: Any, names: list[str]) -> None:
-    """Raise if draws have labels that are the names of the outputs in another order."""
-    labels = getattr(draws, "columns", None)  # of pandas; of xarray those of the last axis
-    if labels is None and hasattr(draws, "coords"):
-        labels = draws.coords.get(draws.dims[-1])
-    texts = names if labels is None else [str(label) for label in np.asarray(labels).ravel()]
-    if texts != names and sorted(texts) == sorted(names):
-        raise ValueError(
-            f"draws must have the outputs in the order {', '.join(names)}, got columns in the "
-            f"order {', '.join(texts)}; reorder them"
-        )
 
 
 def _require_same_input(mine: Any, other: Any) -> None:

@@ -63,7 +63,8 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
             mask = fixed._validate_sample(at)  # noqa: SLF001 (as NumPyro's decorator)
         if is_concrete(mask) and np.asarray(mask).all():
             return logs
-        return jnp.where(mask, logs, -jnp.inf)
+        # A parameter that is NaN, which is in no support, is no reason for a density of zero.
+        return jnp.where(mask | jnp.isnan(logs), logs, -jnp.inf)
 
     return validated
 

@@ -102,14 +102,15 @@ def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:
 
 
 def observed_outputs(
-    distribution: JointDistribution, indices: int | Sequence[int], values: ArrayLike
+    marginals: dist.Distribution, indices: int | Sequence[int], values: ArrayLike
 ) -> tuple[tuple[int, ...], tuple[int, ...], dist.Distribution, Array]:
     """Known outputs of a joint distribution in the order given, the others in ascending order.
 
     Parameters
     ----------
-    distribution : JointDistribution
-        Its batch shape is what the leading axes of the values broadcast against.
+    marginals : numpyro.distributions.Distribution
+        Of all outputs, which are its last batch axis; the leading axes of the values broadcast
+        against the others.
     indices : int or sequence of int
         Which outputs are known.
     values : array_like, shape (..., len(indices))
@@ -122,7 +123,7 @@ def observed_outputs(
         Of the known outputs.
     values : Array
     """
-    num_outputs = distribution.event_shape[0]
+    *batch_shape, num_outputs = marginals.batch_shape
     observed = checks.as_indices(indices, num_outputs)
     remaining = tuple(index for index in range(num_outputs) if index not in observed)
     if not remaining:
@@ -130,13 +131,11 @@ def observed_outputs(
             f"indices must leave an output to describe, got all {num_outputs}; "
             f"use log_prob for the density of all outputs"
         )
-    marginals = batch_entries(distribution.marginals, (..., observed))
+    marginals = batch_entries(marginals, (..., observed))
     if np.ndim(values) == 0 and len(observed) == 1:
         values = jnp.asarray(checks.as_numeric("values", values))[None]
     remedy = f"pass as many values as indices, which are {observed}"
-    values = checks.as_vectors(
-        "values", values, "k", len(observed), remedy, distribution.batch_shape
-    )
+    values = checks.as_vectors("values", values, "k", len(observed), remedy, tuple(batch_shape))
     support = marginals.support
     if checks.is_concrete(values, support):
         # In a model under `jit` known values would otherwise become traced.

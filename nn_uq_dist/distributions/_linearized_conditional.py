@@ -15,7 +15,7 @@ from nn_uq_dist.basics.row_algebra import covariance_root, in_squared_units, mat
 from nn_uq_dist.box_gaussian import Moments, conditional_moments, input_draws, regression
 from nn_uq_dist.distributions._box_gaussian_distribution import BoxGaussianDistribution, Parameters
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
-from nn_uq_dist.distributions._contract_joint import fitting_value
+from nn_uq_dist.distributions._contract_joint import fitting_value, observed_outputs
 
 
 class LinearizedConditional(BoxGaussianDistribution):
@@ -135,6 +135,17 @@ class LinearizedConditional(BoxGaussianDistribution):
         chosen = checks.as_indices(indices, self.event_shape[0])
         order = (*range(self._known), *(self._known + index for index in chosen))
         return rebuilt(self, **self._of_outputs(order))
+
+    def condition(self, indices: int | Sequence[int], values: ArrayLike) -> "LinearizedConditional":
+        """The distribution of the other unknown outputs, given these as well.
+
+        Arguments and errors are those of `LinearizedJoint.condition`.
+        """
+        observed, remaining, _, values = observed_outputs(self._prior, indices, values)
+        order = (*range(self._known), *(self._known + index for index in (*observed, *remaining)))
+        shape = jnp.broadcast_shapes(self.values.shape[:-1], values.shape[:-1])
+        parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (self.values, values)]
+        return rebuilt(self, values=jnp.concatenate(parts, axis=-1), **self._of_outputs(order))
 
 
 # Programs of the distribution as a whole: an eager call does not compile each operation separately.

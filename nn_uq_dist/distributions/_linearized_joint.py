@@ -231,7 +231,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         >>> bool(0.4 < low < 0.6), bool(0.9 < high < 1.1)
         (True, True)
         """
-        observed, remaining, _, values = observed_outputs(self, indices, values)
+        observed, remaining, _, values = observed_outputs(self.marginals, indices, values)
         parts = self._of_outputs((*observed, *remaining))
         return pass_validation(self, LinearizedConditional(values, **parts, validate_args=False))
 

@@ -251,7 +251,7 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
         >>> print(f"{joint.condition(0, 1.2).mean[0]:.3f}")
         0.383
         """
-        observed, remaining, given, values = observed_outputs(self, indices, values)
+        observed, remaining, given, values = observed_outputs(self.marginals, indices, values)
         scores = normal_score(given, values)
         if checks.is_concrete(scores, values):
             at_edge = np.isinf(np.asarray(scores))

@@ -147,7 +147,9 @@ def _uniform(base: dist.Uniform, shape: Shape) -> Input:
             f"low must not be above high, got low {low} and high {high}; swap them, or pass "
             f"Uniform(mean - half_width, mean + half_width)"
         )
-    return Input.box(_mean((low + high) / 2, shape, 0), (high - low) / 2)
+    # In floats, and by halves: sums of bytes, of short integers and of half floats overflow.
+    low, high = low * 0.5, high * 0.5
+    return Input.box(_mean(low + high, shape, 0), high - low)
 
 
 @register_input_family(dist.Delta)

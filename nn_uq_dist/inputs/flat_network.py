@@ -99,9 +99,12 @@ def by_names(
     Raises
     ------
     TypeError, ValueError
-        If the structure or a shape is another one, or something is no number.
+        If the structure or a shape is another one, or something is no number; if labels of
+        pandas or xarray are the names of the outputs in another order.
     """
     if not isinstance(value, Mapping):
+        if structure is not None:
+            checks.require_order(name, value, structure.names)
         return value
     if structure is None:
         raise TypeError(

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
@@ -96,7 +96,7 @@ def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
 def as_covariance(name: str, value: ArrayLike, size: int, remedy: str) -> Any:
     """Return a covariance, or the inverse of one: a known one in NumPy and float64, checked.
 
-    A traced one that is not symmetric becomes NaN.
+    A traced one that is not symmetric and positive semidefinite becomes NaN.
 
     Parameters
     ----------
@@ -109,10 +109,15 @@ def as_covariance(name: str, value: ArrayLike, size: int, remedy: str) -> Any:
     dtype = jnp.promote_types(checks.float_dtype(value), jnp.float32)
     rounding = _ROUNDINGS * float(jnp.finfo(dtype).eps)
     if not checks.is_concrete(value):
-        traced = jnp.asarray(value)
-        most = rounding * jnp.abs(traced).max(axis=(-2, -1), keepdims=True)
-        off = jnp.abs(traced - traced.mT).max(axis=(-2, -1), keepdims=True)
-        return nan_unless(off <= most, traced)
+        traced = jnp.asarray(value, dtype)
+        fixed = lax.stop_gradient(traced)
+        most = rounding * jnp.abs(fixed).max(axis=(-2, -1), keepdims=True)
+        off = jnp.abs(fixed - fixed.mT).max(axis=(-2, -1), keepdims=True)
+        # The factor of one with a negative eigenvalue is NaN.
+        nudge = size * most + jnp.finfo(dtype).tiny
+        factor = jnp.linalg.cholesky(fixed + nudge * jnp.eye(size, dtype=dtype))
+        holds = (off <= most) & jnp.isfinite(factor).all(axis=(-2, -1), keepdims=True)
+        return nan_unless(holds, traced)
     known = np.asarray(value, np.float64)
     require_covariance(name, known, rounding, rounding)
     return known

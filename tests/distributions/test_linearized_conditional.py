@@ -99,3 +99,24 @@ def test_values_that_no_input_gives_are_nan():
     distribution = joint.marginalize((0, 1, 2)).condition((0, 1), [1.5, -1.5])
     assert np.isnan(distribution.sample(KEY)).all()
     assert np.isnan(distribution.mean).all()
+
+
+@pytest.mark.parametrize("covariance", [None, 0.01 * np.eye(4)])
+def test_conditions_one_after_the_other_are_one_condition(covariance, x64):
+    weights = np.random.default_rng(0).normal(size=(4, 6))
+    joint = LinearizedJoint(np.zeros(4), weights, covariance)
+    y = np.array(joint.sample(jax.random.key(0)))
+    first = y[3] * np.array([[0.5], [1.0]])
+    step, once = joint.condition(3, first).condition(0, y[0]), joint.condition((3, 0), y[[3, 0]])
+    assert step.batch_shape == (2,)
+    for name in ("mean", "variance"):
+        np.testing.assert_allclose(getattr(step, name)[1], getattr(once, name), rtol=1e-9)
+    np.testing.assert_allclose(step.log_prob(y[1:3])[1], once.log_prob(y[1:3]), rtol=1e-9)
+    back = joint.condition(3, y[3]).condition((2, 1), y[[2, 1]])
+    np.testing.assert_allclose(back.mean, joint.condition((3, 2, 1), y[[3, 2, 1]]).mean, rtol=1e-9)
+
+
+def test_a_second_known_output_must_lie_within_its_support():
+    once = LinearizedJoint(np.zeros(3), np.eye(3)).condition(2, 0.5)
+    with pytest.raises(ValueError, match=r"within the support .*, got 9.0 for output 0"):
+        once.condition(0, 9.0)

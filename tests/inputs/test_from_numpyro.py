@@ -11,6 +11,7 @@ from scipy import stats
 
 import nn_uq_dist as nuq
 from nn_uq_dist import Input
+from nn_uq_dist.basics.normal_scores import from_normal_score, normal_score
 from nn_uq_dist.inputs import as_input
 
 KEY = jax.random.key(0)
@@ -309,3 +310,23 @@ BY_SCORES = {
 def test_univariate_families_with_quantiles_are_accepted(family):
     low = {"low": 0.5} if family.startswith("Truncated") else {}
     assert as_input(getattr(dist, family)(*BY_SCORES[family], **low)).is_transformed
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, jnp.int32, np.float16])
+def test_bounds_whose_sums_overflow_in_their_own_type(dtype):
+    numbers = jnp if dtype is jnp.int32 else np
+    top = np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else 60000
+    low, high = (numbers.array([part], dtype) for part in (top - top // 4, top - top // 8))
+    if np.dtype(dtype).kind == "i":
+        low = numbers.array([-top], dtype)
+    ends = float(low[0]), float(high[0])
+    f = dist.Uniform(low, high).to_event(1)
+    assert as_input(f).mean[0] == pytest.approx(sum(ends) / 2, rel=1e-3)
+    assert as_input(f).standard_deviation[0] == pytest.approx(
+        (ends[1] - ends[0]) / 12**0.5, rel=1e-3
+    )
+    scores = dist.Uniform(low, high)
+    np.testing.assert_allclose(
+        normal_score(scores, np.float32(low + (high / 2 - low / 2))), 0, atol=1e-2
+    )
+    np.testing.assert_allclose(from_normal_score(scores, 0.0), sum(ends) / 2, rtol=1e-3)

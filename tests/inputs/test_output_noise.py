@@ -45,16 +45,38 @@ def test_traced_noise_that_is_negative_gives_nan():
     assert np.isnan(jax.jit(lambda s: IMAGE.with_noise(s).variance)(-1.0)).all()
 
 
-def test_a_traced_covariance_that_is_not_symmetric_gives_nan():
-    def log_prob(covariance):
+def test_a_traced_covariance_that_is_none_gives_nan():
+    model = Linearization(np.zeros(2), np.eye(2), Input.box(np.zeros(2), 1.0))
+
+    def numbers(covariance):
+        y = np.array([0.3, 0.2])
+        noise = {"noise_covariance": covariance}
+        joint, copula = model.joint(**noise), model.gaussian_copula(**noise)
+        marginals = model.marginals(**noise).log_prob(y).sum()
         return (
-            Linearization(np.zeros(2), np.eye(2), Input.box(np.zeros(2), 1.0))
-            .joint(noise_covariance=covariance)
-            .log_prob(np.zeros(2))
+            marginals,
+            joint.log_prob(y),
+            copula.log_prob(y),
+            model.input_posterior(y, **noise).mean,
         )
 
-    even, odd = jax.jit(jax.vmap(log_prob))(
-        np.array([[[1.0, 0.5], [0.5, 2.0]], [[1.0, 0.5], [0.4, 2.0]]])
-    )
-    assert np.isfinite(even)
-    assert np.isnan(odd)
+    def matrix(first, above, below, last):
+        return [[first, above], [below, last]]
+
+    covariances = [
+        matrix(1, 0.5, 0.5, 2),
+        matrix(1, 1, 1, 1),
+        matrix(0, 0, 0, 0),
+        matrix(1e-20, 0, 0, 1),
+    ]
+    others = [
+        matrix(1, 0.5, 0.4, 2),
+        matrix(1, 2, 2, 1),
+        matrix(0.1, 0.101, 0.101, 0.1),
+        matrix(-1, 0, 0, 1),
+    ]
+    program = jax.jit(jax.vmap(numbers))
+    for part in program(np.array(covariances, np.float32)):
+        assert np.isfinite(part).all()
+    for part in program(np.array(others, np.float32)):
+        assert np.isnan(part).all()

@@ -334,3 +334,26 @@ def test_outputs_that_no_input_gives():
         mean = found.mean
     assert warned[0].filename == __file__
     np.testing.assert_allclose(mean, [[np.nan, np.nan], [0.5, 0.0]], atol=1e-6)
+
+
+def test_labels_in_another_order_are_refused():
+    pandas, xarray = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+    f = nuq.Input.box(np.zeros(2), 1.0)
+    lin = nuq.linearize(lambda x: {"a": x[0], "b": 3 * x[1]}, f)
+    y, given = {"a": 0.1, "b": 0.5}, {"noise_scale": 0.1}
+    expected = lin.input_posterior(y, **given).mean
+    right = [
+        pandas.Series(y),
+        pandas.DataFrame([y]),
+        xarray.DataArray([0.1, 0.5], {"k": ["a", "b"]}, "k"),
+    ]
+    for labelled in right:
+        found = np.reshape(lin.input_posterior(labelled, **given).mean, 2)
+        np.testing.assert_allclose(found, expected)
+    wrong = [part[["b", "a"]] for part in right[:2]] + [right[2][::-1]]
+    message = "the outputs in the order a, b, got labels in the"
+    for labelled in wrong:
+        with pytest.raises(ValueError, match=message):
+            lin.input_posterior(labelled, **given)
+        with pytest.raises(ValueError, match=message):
+            lin.marginals(noise_scale=labelled)
