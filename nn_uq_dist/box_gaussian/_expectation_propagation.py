@@ -255,15 +255,13 @@ def _is_outside(problem: Problem, distribution: Gaussian) -> Array:
     target, weights, covariance = problem
     direction = distribution.residual
     reach = jnp.sum(jnp.abs(matvec(weights.mT, direction)), axis=-1)
+    is_beyond = jnp.sum(direction * target, axis=-1) > reach
     if covariance is None:
-        return jnp.sum(direction * target, axis=-1) > reach
-    eps = float(jnp.finfo(direction.dtype).eps)
-    size, steps = jnp.abs(direction), direction * target
-    has_no_share = jnp.sum(direction * matvec(covariance, direction), axis=-1) <= (
-        16.0 * eps * jnp.sum(size * matvec(jnp.abs(covariance), size), axis=-1)
-    )
-    rounding = 16.0 * eps * jnp.sum(jnp.abs(steps), axis=-1)
-    return has_no_share & (jnp.sum(steps, axis=-1) > reach + rounding)
+        return is_beyond
+    # By outputs the quadratic form is that of the direction.
+    sd = jnp.sqrt(jnp.diagonal(covariance, axis1=-2, axis2=-1))
+    most = 16.0 * jnp.finfo(sd.dtype).eps * jnp.sum(jnp.abs(direction) * sd, axis=-1) ** 2
+    return is_beyond & (distribution.quadratic <= most)
 
 
 def _step(problem: Problem, sites: Sites, cavity: Cavity) -> tuple[Sites, Array]:
