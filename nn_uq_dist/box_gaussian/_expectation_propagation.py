@@ -201,7 +201,7 @@ def fixed_point(problem: Problem) -> FixedPoint:
         sites = Sites(*(at + length * move for at, move in zip(state.sites, step, strict=True)))
         error = jnp.where(moves, error, state.error)
         outside = state.outside
-        if not problem.by_inputs:
+        if covariance is None:
             outside = outside | (moves & _is_outside(problem, distribution))
         return _State(state.number + 1, sites, distribution.mean, change, error, damping, outside)
 
@@ -227,8 +227,12 @@ def fixed_point(problem: Problem) -> FixedPoint:
         # Next to the edge of the support, where means next to 1 have no digits, passes may settle
         # on a density that is off by orders of magnitude.
         converged &= jnp.max(found.sites.precision, axis=-1) < _finest(dtype)
+    outside = found.outside
+    if covariance is not None and not problem.by_inputs:
+        # Not in the passes, which need no residual.
+        outside = _is_outside(problem, distribution)
     return FixedPoint(
-        found.sites, distribution, _cavity(distribution, found.sites), converged, found.outside
+        found.sites, distribution, _cavity(distribution, found.sites), converged, outside
     )
 
 
