@@ -25,10 +25,10 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
     whitened,
 )
 
-# Points at a time on a CPU and elsewhere: all wait for the slowest. With 12 inputs blocks of 256
-# take 1.1 to 1.4 times as long on two cores, with 31 inputs .8 times. Few go at once: a loop takes
-# .2 s to compile.
-_BLOCK, _FEW = (32, 256), 128
+# Points at a time on a CPU and elsewhere: all wait for the slowest. On two cores blocks of 32 take
+# 1.1 to 1.3 times as long with 12 inputs, of 256 1.2 times; with 31 inputs 1.05. Few go at once: a
+# loop takes .2 s to compile.
+_BLOCK, _FEW = (16, 256), 128
 
 _once_differentiable = refused(
     "second derivatives of the joint density are not implemented: expected at most one "
