@@ -218,7 +218,7 @@ def assert_as_draws(result, hits):
 
 @pytest.mark.slow
 def test_dict_of_transformed_inputs(draws_of_dict):
-    result = found(network_of_dict, DICT, 6.0)
+    result = found(network_of_dict, DICT, 6.0, output="u")
     assert_as_draws(result, draws_of_dict[:, 0] > 6)
     assert set(result.point) == set(DICT)
     assert result.point["c"] == 2
