@@ -109,7 +109,7 @@ def jobs(dtype):
         ),
         "corrected, 1,000 pairs, 6 outputs": corrected,
         "failure_probability, 10,000 runs": lambda: (
-            nuq.failure_probability(network, one, key, limit, progress=False).probability
+            nuq.failure_probability(network, one, key, limit, output=0, progress=False).probability
         ),
     }
 
