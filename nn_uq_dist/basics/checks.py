@@ -285,8 +285,10 @@ def as_indices(
     """
     is_one = np.ndim(indices) == 0
     what, example = ("an integer", "0") if is_one else ("distinct integers", "(0,)")
-    places = f"from 0 to {num_outputs - 1}" if num_outputs > 1 else "0, of one output"
-    remedy = f"pass {what} {places}, such as {example}" if num_outputs > 1 else f"pass {example}"
+    places, remedy = "0, of one output", f"pass {example}"
+    if num_outputs > 1:
+        places = f"from 0 to {num_outputs - 1}"
+        remedy = f"pass {what} {places}, such as {example}"
     given = [indices] if is_one else list(indices)
     positions: list[int] = []
     for index in given:
@@ -323,7 +325,8 @@ def as_index(output: int | str | None, num_outputs: int, names: Sequence[str] = 
     """Return the index of one output, checked as by `as_indices`; None is the only one."""
     if output is None and num_outputs > 1:
         which = f"one of {', '.join(names)}" if names else f"from 0 to {num_outputs - 1}"
-        raise ValueError(f"output must be {which}, got None; pass output={[*names, 0][0]!r} or so")
+        example = names[0] if names else 0
+        raise ValueError(f"output must be {which}, got None; pass output={example!r} or so")
     found = as_indices(0 if output is None else output, num_outputs, "output", names)
     if len(found) > 1:
         raise ValueError(f"output must be one output, got {len(found)}; call it for each of them")

@@ -114,7 +114,10 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
 
     @classmethod
     def tree_unflatten(cls, aux_data: tuple[Any, ...], params: tuple[Any, ...]) -> Self:
-        """Parts of NumPyro lose those batch axes, too, that their parameters have lost."""
+        """Parts of NumPyro lose those batch axes, too, that their parameters have lost.
+
+        NumPyro keeps the batch shape in a private attribute, and has no way to set it.
+        """
         distribution = super().tree_unflatten(aux_data, params)
         for part in params:
             if isinstance(part, dist.Distribution) and not isinstance(part, Distribution):

@@ -23,7 +23,7 @@ from nn_uq_dist.inputs._input import Input
 from nn_uq_dist.inputs.input_map import cut, names_of_entries, names_of_leaves
 from nn_uq_dist.inputs.terms import joined
 
-OF_KEYS = "pass f as a dict, with an entry for each key that the network reads"
+REMEDY_FOR_KEYS = "pass f as a dict, with an entry for each key that the network reads"
 REMEDY = (
     "pass a pure function in jax.numpy, of one input without a batch axis and of nothing else, in "
     "inference mode; the pages 'My network is refused' and 'Networks by framework' of the "
@@ -258,7 +258,7 @@ def _accepting(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Any]:
     if cause is None:
         return network, output
     got = _first_line(cause)
-    remedy = OF_KEYS if "string indexing" in got else REMEDY
+    remedy = REMEDY_FOR_KEYS if "string indexing" in got else REMEDY
     if keys and all(leaf.ndim < 2 for leaf in leaves):
         vector = f"the vector of these {sum(math.prod(leaf.shape) for leaf in leaves)} numbers"
         # Entries of a list of arrays differ from those of the vector: an error there may be another

@@ -333,7 +333,8 @@ def _resolved(knots: Knots, dtype: Any) -> Knots:
     # At zero a type would tell apart what means nothing. Half of an output may be zero altogether,
     # or all of it: then it is as narrow as its variance allows.
     nothing = float(jnp.finfo(dtype).tiny) ** 0.5
-    at_zero = (eps * eps * np.abs(x).max(), eps * eps * np.abs(y).max() or nothing)
+    least_x, least_y = (eps * eps * float(np.abs(part).max()) for part in (x, y))
+    at_zero = least_x, least_y or nothing
     upper = _outward(x[middle:], y[middle:], slopes[middle:], eps, at_zero)
     lower = _outward(-x[middle::-1], -y[middle::-1], slopes[middle::-1], eps, at_zero)
     signs = (-1, -1, 1)
@@ -343,7 +344,7 @@ def _resolved(knots: Knots, dtype: Any) -> Knots:
 
 
 def _outward(
-    x: FloatArray, y: FloatArray, slopes: FloatArray, eps: float, at_zero: tuple[Any, Any]
+    x: FloatArray, y: FloatArray, slopes: FloatArray, eps: float, at_zero: tuple[float, float]
 ) -> Knots:
     """Knots from the middle to one end, those that are not apart beyond the last one."""
     kept, y = [0], y.copy()

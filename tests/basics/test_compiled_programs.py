@@ -183,4 +183,4 @@ def test_devices_and_hidden_constants(simplified):
         "PYTHONPATH": str(Path(__file__).parents[2]),
     }
     command = [sys.executable, "-W", "error", "-c", SCRIPT]
-    subprocess.run(command, env=environment, check=True, timeout=300)
+    subprocess.run(command, env=environment, check=True, timeout=300)  # noqa: S603

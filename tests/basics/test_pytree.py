@@ -77,4 +77,4 @@ def test_leaves_saved_in_one_process_are_those_of_another(tmp_path):
         environment = os.environ | {"PYTHONHASHSEED": str(seed)}
         job = "load" if seed else "save"
         command = [sys.executable, "-c", SCRIPT, job, str(tmp_path / "leaves.npz")]
-        subprocess.run(command, env=environment, check=True, timeout=300)
+        subprocess.run(command, env=environment, check=True, timeout=300)  # noqa: S603

@@ -91,7 +91,7 @@ def run_alone(module, argument):
     """What a benchmark module prints in a process of its own, for its peak memory."""
     command = [sys.executable, "-m", module, argument]
     # The command is this interpreter and a module of the repository.
-    child = subprocess.run(command, check=True, capture_output=True, text=True)
+    child = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
     return child.stdout.strip()
 
 

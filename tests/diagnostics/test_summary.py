@@ -144,7 +144,7 @@ def test_a_table_is_printed_with_its_verdicts_first_within_80_columns():
     assert table.loc["output 1", ("verdict", "words")] in page
     assert "outside_support" in page
     assert type(table["mean"]) is type(table.round(2)) is pd.DataFrame
-    assert pickle.loads(pickle.dumps(table)).equals(table)
+    assert pickle.loads(pickle.dumps(table)).equals(table)  # noqa: S301
 
 
 def test_verdict_of_a_joint_summary():

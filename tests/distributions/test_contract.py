@@ -217,7 +217,7 @@ def test_pytree_pickle_and_jit(name):
     leaves, structure = jax.tree.flatten(case)
     assert structure == before  # a carry of `scan` must keep its structure under use
     assert all(isinstance(leaf, jax.Array | np.ndarray | float | int) for leaf in leaves)
-    for back in (jax.tree.unflatten(structure, leaves), pickle.loads(pickle.dumps(case))):
+    for back in (jax.tree.unflatten(structure, leaves), pickle.loads(pickle.dumps(case))):  # noqa: S301
         assert type(back) is type(case)
         assert back.shape() == case.shape()
         assert jax.tree.structure(back) == before

@@ -133,7 +133,7 @@ def test_one_number_without_axes_is_known_too(call, scale):
 
 @pytest.mark.slow
 def test_importing_compiles_nothing_and_a_first_density_one_program():
-    child = subprocess.run(
+    child = subprocess.run(  # noqa: S603 (this interpreter)
         [sys.executable, "-c", IN_FRESH_PROCESS],
         cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True,
     )  # fmt: skip
