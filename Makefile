@@ -11,7 +11,8 @@ BIN := $(VENV)/bin
 CACHE := .cache
 STAMPS := $(VENV)/.stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install -qq --constraint constraints.txt
+# Python compiles a module when it is first imported: all of them at once take 20 s or more.
+INSTALL := $(PIP) install -qq --no-compile --constraint constraints.txt
 SETUP := Makefile pyproject.toml constraints.txt
 
 PYTHON ?=
@@ -79,7 +80,7 @@ wheel: $(STAMPS)/base ## build the wheel in dist
 lowest: $(STAMPS)/base ## run the tests with the lowest versions of jax, numpyro and scipy that they allow
 	@rm -rf $(CACHE)/lowest && $(BIN)/python -m venv $(CACHE)/lowest
 	@$(CACHE)/lowest/bin/python -m pip install -qq --upgrade pip
-	@$(CACHE)/lowest/bin/python -m pip install -qq '.[viz]' --group tests --group lowest
+	@$(CACHE)/lowest/bin/python -m pip install -qq --no-compile '.[viz]' --group tests --group lowest
 	@$(CACHE)/lowest/bin/python -m pytest $(FAST) $(PYTEST_ARGS)
 
 constraints: $(STAMPS)/base ## renew constraints.txt with the newest versions of everything

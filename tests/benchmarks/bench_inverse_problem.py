@@ -1,8 +1,8 @@
 """Posteriors of a network's inputs: do intervals hold, does NUTS agree, how long does it take.
 
 ``--problems 0 2 --data-sets 20`` for a short run, ``--tables`` picks some of ``coverage nuts wine
-cost``. Networks with random weights, two hidden layers of 24, whose inputs have the standard
-deviation one; the noise is in units of the outputs' standard deviations.
+cost extremes``. Networks of the first two have random weights, two hidden layers of 24, and inputs
+of standard deviation one; their noise is in units of the outputs' standard deviations.
 """
 
 import time
@@ -271,9 +271,45 @@ def cost(given):
         row(activation, f"{seconds:.1f}", found.converged.sum(), *means)
 
 
+def peak(width):
+    """Name and function of a wide peak and a narrow one, which is far from it and higher."""
+    return (
+        f"peaks of width 1 at 0 and {width} at 2",
+        lambda x: jnp.exp(-(x**2) / 2) + 1.5 * jnp.exp(-(((x - 2) / width) ** 2) / 2),
+    )
+
+
+# Name and function of each input, whose sum is observed; inputs, observed sum, noise.
+EXTREMES = (
+    ("sin(10x) + .1x", lambda x: jnp.sin(10 * x) + 0.1 * x, nuq.Input.normal, 1, 1.2, 0.01),
+    ("sin(20x) + .1x", lambda x: jnp.sin(20 * x) + 0.1 * x, nuq.Input.normal, 1, 1.2, 0.01),
+    ("cos(8x) + .1x", lambda x: jnp.cos(8 * x) + 0.1 * x, nuq.Input.normal, 2, 2.2, 0.05),
+    ("sin(6x)", lambda x: jnp.sin(6 * x), nuq.Input.normal, 3, 2.9, 0.05),
+    ("sin(3x) + .3x", lambda x: jnp.sin(3 * x) + 0.3 * x, nuq.Input.normal, 4, 3.0, 0.05),
+    (*peak(0.02), nuq.Input.box, 1, 1.0, 0.05),
+    (*peak(0.04), nuq.Input.box, 1, 1.0, 0.05),
+)
+
+
+def extremes(given):
+    """Observations at an extreme of the network, or of a narrow peak: sds with several keys."""
+    cells = "converged", "of these sd off by more than 10%", "sd, of the truth: least", "mean"
+    head("of each input, sum", "inputs", "observed", *cells)
+    for name, function, family, count, y, noise in EXTREMES:
+        f = family(jnp.zeros(count), 4.0 if family == nuq.Input.box else 1.0)
+        one = Problem(lambda x, of=function: jnp.sum(of(x), keepdims=True), f, np.array([noise]))
+        _, sd, _ = by_prior_draws(one, np.array([[y]]))
+        found = [one.posterior(np.array([y]), seed) for seed in range(given.keys)]
+        ratio = np.array([np.sqrt(part.variance) / sd[0] for part in found if part.converged])
+        off = np.sum(np.any(abs(ratio - 1) > 0.1, axis=1))
+        of_truth = f"{ratio.min():.2f}", f"{ratio.mean():.2f}"
+        row(name, count, y, f"{len(ratio)} of {given.keys}", off, *of_truth)
+
+
 if __name__ == "__main__":
     print_tables(
-        (coverage, nuts, wine, cost),
+        (coverage, nuts, wine, cost, extremes),
         # Draws of NUTS are those of each of four chains.
         problems=tuple(range(len(PROBLEMS))), data_sets=400, nuts_data_sets=10, nuts_draws=5000,
+        keys=26,
     )  # fmt: skip

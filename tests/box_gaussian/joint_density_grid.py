@@ -64,8 +64,8 @@ def total_variation(grid, log_prob):
     at = _frequencies(len(other), grid.spacing)
     spectrum = scipy.fft.rfftn(np.asarray(other, np.float64))
     spectrum *= _normal_factor(at, np.diag(grid.smoothing**2))
-    excess = np.maximum(grid.density - scipy.fft.irfftn(spectrum, s=other.shape), 0)
-    return excess.sum() * np.prod(grid.spacing)
+    gap = np.abs(grid.density - scipy.fft.irfftn(spectrum, s=other.shape))
+    return 0.5 * gap.sum() * np.prod(grid.spacing)  # also where the other one is not normalized
 
 
 def _frequencies(num_points, spacing):
