@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from nn_uq_dist import LinearizedMarginal, uniform_sum
 from tests.compiling import counted_compilations
@@ -129,6 +130,22 @@ def test_one_number_without_axes_is_known_too(call, scale):
     # Known numbers in a function that is traced: a distribution that a model closes over.
     traced = jax.jit(lambda: evaluate(call, case))()
     np.testing.assert_allclose(traced, evaluate(call, case), rtol=1e-6)
+
+
+def test_without_uniforms_it_is_normal_and_compiles_nothing():
+    scale = np.array([1e-3, 2.0], np.float32)
+    outputs, known = LinearizedMarginal(np.zeros(2), np.zeros((2, 1)), scale), norm(0, scale)
+    z = np.array([[-20.0], [-1.0], [0.0], [9.0]], np.float32)
+    levels = np.array([[1e-9], [0.05], [0.5], [0.9]])
+    outputs.log_prob(z), outputs.icdf(levels)  # small operations of JAX itself
+    with counted_compilations() as compiled:
+        found = outputs.log_prob(z * scale), outputs.log_sf(z * scale), outputs.icdf(levels)
+    assert not any("evaluate" in name for name in compiled)
+    exact = known.logpdf(z * scale), known.logsf(z * scale), known.ppf(levels)
+    for part, value in zip(found, exact, strict=True):
+        np.testing.assert_allclose(part, value, rtol=2e-6, atol=1e-8)
+    for scale in (0.0, np.inf, np.nan):
+        assert np.isnan(uniform_sum.logpdf(0.0, [0.0], scale))
 
 
 @pytest.mark.slow
