@@ -208,7 +208,7 @@ class Linearization(LinearModel):
         r"""Return the joint distribution of the outputs, for likelihoods and for conditioning.
 
         Draws, moments and marginals are exact. The density is computed by expectation propagation:
-        typically off by 0 to .03 nats, see `nn_uq_dist.LinearizedJoint`.
+        typically off by 0 to .04 nats, see `nn_uq_dist.LinearizedJoint`.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ NUM_DISTRIBUTIONS, NUM_POINTS, NUM_WEIGHTS = 31, 1000, 31
 
 
 def grid_job():
-    """31 distributions of 31 weights, 1000 points each, float64."""
+    """31 distributions of 31 weights, 1,000 points each, float64."""
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(NUM_DISTRIBUTIONS, NUM_WEIGHTS))
     points = np.linspace(-0.95, 0.95, NUM_POINTS) * np.abs(weights).sum(axis=1)[:, None]
@@ -34,7 +34,7 @@ def grid_job():
         x, w = jnp.asarray(points), jnp.asarray(weights)[:, None, :]
         density = jax.jit(uniform_sum.logpdf)
         timings = time_interleaved({peer: openturns, "logpdf": lambda: density(x, w)})
-    print("\n## 31 distributions of 31 weights, 1000 points each, float64")
+    print("\n## 31 distributions of 31 weights, 1,000 points each, float64")
     print_timings(timings, relative_to=peer)
 
 
