@@ -133,7 +133,7 @@ def openturns_seconds(weights, correlation, points):
 
 
 @jax.enable_x64(True)
-def distance(num_seeds=20, num_joints=5):
+def distance(num_seeds=20, num_joints=2):
     """Total variation from the exact linear distribution of two outputs, in float64.
 
     The density of the joint distribution takes longer: of the first seeds only.
