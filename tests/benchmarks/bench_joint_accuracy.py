@@ -18,6 +18,7 @@ from tests.benchmarks._posterior_reference import Observed, by_weighted_draws
 from tests.box_gaussian.references import by_quadrature, by_separation
 
 MODELS, LOG2_POINTS = 4, 14
+OTHERS = 4  # outputs that are not known
 NUM_DRAWS, PLACES = 199, (9, 189)  # of these draws, the 10th and the 190th are a 90% interval
 
 
@@ -114,14 +115,14 @@ def conditional(_):
     ):  # fmt: skip
         of_mean, of_sd = [], []
         for seed in range(6):
-            weights = normal_entries(known + 4, inputs, np.random.default_rng(seed))
+            weights = normal_entries(known + OTHERS, inputs, np.random.default_rng(seed))
             linear, scale = model_of(weights, noise)
             joint = linear.joint(noise_scale=scale)
             y = joint.sample(jax.random.key(seed))
             found = joint.condition(tuple(range(known)), y[:known])
             box = np.concatenate([np.eye(inputs), weights[known:]])
-            normal = np.concatenate([np.zeros((inputs, 4)), np.diag(scale[known:])])
-            jacobian = np.concatenate([weights[:known], np.zeros((known, 4))], axis=1)
+            normal = np.concatenate([np.zeros((inputs, OTHERS)), np.diag(scale[known:])])
+            jacobian = np.concatenate([weights[:known], np.zeros((known, OTHERS))], axis=1)
             observed = Observed(box, normal, jacobian, np.asarray(y[:known]), scale[:known], False)
             reference = by_weighted_draws(observed)
             mean, sd = reference.mean[inputs:], reference.sd[inputs:]

@@ -43,11 +43,12 @@ def calls(network, num_points):
     f = nuq.Input.box(center[0] if num_points == 1 else center, half_width=0.3)
     lin, key = nuq.linearize(network, f), jax.random.key(1)
     drawn = nuq.paired_draws(network, lin, key, 1000, **OPTIONS)
+    fresh = nuq.paired_draws(network, lin, jax.random.key(2), 1000, **OPTIONS)
     model = lin.corrected(drawn)
     plot = nuq.plots.plot_marginals if num_points == 1 else partial(nuq.plots.plot_band, limits=0.5)
 
     def figure():
-        plt.close(plot(model, drawn))
+        plt.close(plot(model, fresh))
 
     return {
         "`linearize`": lambda: nuq.linearize(network, f).jacobian,
@@ -56,7 +57,7 @@ def calls(network, num_points):
             lin.corrected(drawn).marginals().cdf(lin.loc)
         ),
         "`corrected`, its mean": lambda: lin.corrected(drawn).marginals().mean,
-        "`diagnostics.summary`": lambda: nuq.diagnostics.summary(model, drawn),
+        "`diagnostics.summary`": lambda: nuq.diagnostics.summary(model, fresh),
         "`plot_band` (one point: `plot_marginals`)": figure,
     }
 
