@@ -99,7 +99,7 @@ def _of_normals(orders: Orders, y: HostArray, scale: HostArray) -> HostArray:
     with np.errstate(all="ignore"):
         z: Any = np.where((scale > 0) & np.isfinite(scale), y.astype(np.float64) / scale, np.nan)
         logs = log_normal_density(z) - np.log(scale), log_ndtr(-z)
-    return np.stack([logs[order] for order in orders]).astype(y.dtype)
+        return np.stack([logs[order] for order in orders]).astype(y.dtype)
 
 
 def _of_numbers(orders: Orders, y: HostArray, distribution: UniformSum) -> HostArray:

@@ -144,6 +144,8 @@ def test_without_uniforms_it_is_normal_and_compiles_nothing():
     exact = known.logpdf(z * scale), known.logsf(z * scale), known.ppf(levels)
     for part, value in zip(found, exact, strict=True):
         np.testing.assert_allclose(part, value, rtol=2e-6, atol=1e-8)
+    # Too far out for the type: warnings are errors here.
+    assert uniform_sum.logpdf(np.float32(1e30), np.zeros(1, np.float32), 1.0) == -np.inf
     for scale in (0.0, np.inf, np.nan):
         assert np.isnan(uniform_sum.logpdf(0.0, [0.0], scale))
 
