@@ -1,13 +1,11 @@
 """Products and norms of the rows of a factor of a covariance, of JAX's arrays or of NumPy's."""
 
+from collections.abc import Iterable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-
-from nn_uq_dist.basics.checks import is_concrete
 
 
 def namespace(*arrays: object) -> Any:
@@ -29,6 +27,16 @@ def matvec(a: Array, b: Array) -> Array:
     if namespace(a, b) is np:
         return (a @ b[..., None])[..., 0]
     return jnp.einsum("...jk,...k->...j", a, b, precision=lax.Precision.HIGHEST)
+
+
+def joined(parts: Iterable[Any]) -> Any:
+    """Join along the last axis what is there, the others broadcast; None if nothing is."""
+    given = [part for part in parts if part is not None]
+    if len(given) < 2:
+        return given[0] if given else None
+    xp, lead = namespace(*given), np.broadcast_shapes(*(part.shape[:-1] for part in given))
+    wide = [xp.broadcast_to(part, (*lead, part.shape[-1])) for part in given]
+    return xp.concatenate(wide, axis=-1)
 
 
 def gram(rows: Array) -> Array:
@@ -111,34 +119,37 @@ def squares_in_units(scale: Array) -> tuple[Array, Array]:
     return (scale / unit) ** 2, unit
 
 
+def symmetric_root(matrix: Array) -> Array:
+    """``R`` with ``R R^T`` nearest to a symmetric matrix, by eigenvalues: without derivatives."""
+    xp = namespace(matrix)
+    values, vectors = xp.linalg.eigh(matrix)
+    root: Array = vectors * xp.sqrt(xp.maximum(values, 0.0))[..., None, :]
+    return root
+
+
 def covariance_root(covariance: Array) -> Array:
-    """A matrix ``R`` with ``R R^T = covariance``; without derivatives if that is singular."""
-    if namespace(covariance) is np:
-        values, vectors = np.linalg.eigh(covariance)
-        known: Any = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
-        return known
-    covariance, unit = _in_own_units(covariance)
-    factor = jnp.linalg.cholesky(covariance)
-    regular = ~jnp.any(jnp.isnan(factor), axis=(-2, -1), keepdims=True)
+    """A matrix ``R`` with ``R R^T = covariance``, lower triangular if it can be.
 
-    def mended() -> Array:
-        values, vectors = jnp.linalg.eigh(lax.stop_gradient(covariance))
-        singular = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
-        return jnp.where(regular, factor, singular)
-
-    # Eigenvalues of thousands of outputs take far longer than the factor.
-    if is_concrete(regular):
-        return unit * (factor if regular.all() else mended())
-    root: Array = lax.cond(jnp.all(regular), lambda: factor, mended)
-    return unit * root
-
-
-@jax.jit
-def _in_own_units(covariance: Array) -> tuple[Array, Array]:
-    """The matrix with a diagonal near one, and the units of its rows, shape (..., N, 1).
-
-    Eigenvalues of entries of very different sizes would lose the small ones.
+    Of known numbers of NumPy it is exact to rounding. A traced matrix that is singular to rounding
+    gets as much on its diagonal as makes it regular, a relative 1e-3 in single precision.
     """
-    diagonal = jnp.diagonal(lax.stop_gradient(covariance), axis1=-2, axis2=-1)
-    unit = binary_unit(jnp.sqrt(diagonal))[..., None]
-    return covariance / unit / unit.mT, unit
+    xp = namespace(covariance)
+    # In units of their own, so that entries of very different sizes keep their digits. The root has
+    # no finite slope at zero, and a row of zeros no factor.
+    variance = xp.maximum(xp.diagonal(covariance, axis1=-2, axis2=-1), 0)
+    is_zero = variance == 0
+    unit = xp.sqrt(xp.where(is_zero, 1, variance))
+    identity = xp.eye(unit.shape[-1], dtype=covariance.dtype)
+    scaled = covariance / unit[..., None] / unit[..., None, :]
+    scaled = xp.where(is_zero[..., None], identity, scaled)
+    unit = xp.where(is_zero, 0, unit)[..., None]
+    if xp is np:
+        try:
+            known: Array = unit * np.linalg.cholesky(scaled)
+        except np.linalg.LinAlgError:
+            known = unit * symmetric_root(scaled)
+        return known
+    fixed = jnp.linalg.cholesky(lax.stop_gradient(scaled))
+    is_singular = jnp.isnan(fixed).any(axis=(-2, -1), keepdims=True)
+    nudge = 4.0 * float(jnp.finfo(scaled.dtype).eps) * scaled.shape[-1]
+    return unit * jnp.linalg.cholesky(scaled + jnp.where(is_singular, nudge, 0.0) * identity)

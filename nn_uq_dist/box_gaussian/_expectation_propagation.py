@@ -146,14 +146,14 @@ class FixedPoint(NamedTuple):
 
 
 class _State(NamedTuple):
-    """After some passes; `mean` and `change` are those of the last one.
+    """After some passes; `offset` and `change` are those of the last one.
 
     A pass would change the sites by `change`, in units of the marginals, and by `error` at most.
     """
 
     number: Array
     sites: Sites
-    mean: Array
+    offset: Array
     change: Array
     error: Array
     damping: Array
@@ -162,14 +162,14 @@ class _State(NamedTuple):
 
 def fixed_point(problem: Problem) -> FixedPoint:
     """Iterate from sites with the variance of the uniforms."""
-    target, weights, covariance = problem
+    target, weights, covariance, start = problem
     shape, dtype = (*target.shape[:-1], weights.shape[-1]), target.dtype
     reduced, square = problem, None
     if problem.by_inputs:
         if weights.ndim == 2 and weights.shape[-1] < weights.shape[-2]:
             # Passes see of many outputs no more than there are inputs.
             basis, triangle = jnp.linalg.qr(weights)
-            reduced = Problem(matmul(target, basis), triangle, covariance)
+            reduced = Problem(matmul(target, basis), triangle, covariance, start)
         square = gram(reduced.weights.mT)
     zeros = jnp.zeros(shape, dtype)
 
@@ -181,7 +181,7 @@ def fixed_point(problem: Problem) -> FixedPoint:
         return (state.number < _MOST_PASSES) & jnp.any(waiting(state))
 
     def one_pass(state: _State) -> _State:
-        distribution = gaussian(reduced, state.sites, state.mean, square)
+        distribution = gaussian(reduced, state.sites, state.offset, square)
         step, change = _step(problem, state.sites, _cavity(distribution, state.sites))
         error = jnp.max(jnp.abs(change), axis=(0, -1))
         # Damp only where passes oscillate: a site that an early pass made far too narrow widens
@@ -203,7 +203,7 @@ def fixed_point(problem: Problem) -> FixedPoint:
         outside = state.outside
         if covariance is None:
             outside = outside | (moves & _is_outside(problem, distribution))
-        return _State(state.number + 1, sites, distribution.mean, change, error, damping, outside)
+        return _State(state.number + 1, sites, distribution.offset, change, error, damping, outside)
 
     found = lax.while_loop(
         unfinished,
@@ -218,7 +218,7 @@ def fixed_point(problem: Problem) -> FixedPoint:
             jnp.zeros(shape[:-1], bool),
         ),
     )
-    distribution = gaussian(problem, found.sites, found.mean, square)
+    distribution = gaussian(problem, found.sites, found.offset, square)
     rounding = float(jnp.finfo(dtype).eps) * jnp.abs(
         distribution.log_determinant + distribution.quadratic
     )
@@ -256,7 +256,7 @@ def _is_outside(problem: Problem, distribution: Gaussian) -> Array:
     Along some directions a normal part of less than full rank has no share, up to rounding. There
     its quadratic form, one over nothing, is noise of either sign: log densities of 6e14 came of it.
     """
-    target, weights, covariance = problem
+    target, weights, covariance, _ = problem
     direction = distribution.residual
     reach = jnp.sum(jnp.abs(matvec(weights.mT, direction)), axis=-1)
     is_beyond = jnp.sum(direction * target, axis=-1) > reach

@@ -31,16 +31,19 @@ class Problem(NamedTuple):
     Attributes
     ----------
     target : Array, shape (..., d)
-        Deviations from the mean.
+        Deviations from the mean, less the images of `start`.
     weights : Array, shape (..., d, n)
         Without leading axes if all points have one distribution.
     covariance : Array, shape (..., d, d), or None
         Of the normal part, with as many axes as the weights: the identity if ``n <= d``.
+    start : Array, shape (..., n)
+        Uniforms from which means are counted.
     """
 
     target: Array
     weights: Array
     covariance: Array | None
+    start: Array
 
     @property
     def by_inputs(self) -> bool:
@@ -61,6 +64,8 @@ class Gaussian(NamedTuple):
     Attributes
     ----------
     mean : Array, shape (..., n)
+    offset : Array, shape (..., n)
+        The mean less ``start``.
     cavity_precision : Array, shape (..., n)
         One over the variance of each uniform, without the precision of its site.
     residual : Array, shape (..., d)
@@ -76,6 +81,7 @@ class Gaussian(NamedTuple):
     """
 
     mean: Array
+    offset: Array
     cavity_precision: Array
     residual: Array
     quadratic: Array
@@ -133,7 +139,7 @@ def whitened(deviation: Array, weights: Array, covariance: Array | None) -> tupl
         nudge = 4.0 * float(jnp.finfo(total.dtype).eps) * jnp.diagonal(total, axis1=-2, axis2=-1)
         identity = jnp.eye(total.shape[-1], dtype=total.dtype)
         factor = jnp.linalg.cholesky(total + nudge[..., None] * identity)
-    shape = batch_shape(deviation, weights, covariance)
+    shape, size = batch_shape(deviation, weights, covariance), weights.shape[-1]
     weights = solve_lower(factor, weights)
     if covariance is not None:
         covariance = solve_lower(factor, solve_lower(factor, covariance).mT)
@@ -143,8 +149,35 @@ def whitened(deviation: Array, weights: Array, covariance: Array | None) -> tupl
         target = solve_lower(factor, deviation[..., None])[..., 0]
         target, weights = _for_each(shape, target, 1), _for_each(shape, weights, 2)
         covariance = None if covariance is None else _for_each(shape, covariance, 2)
+    start = jnp.zeros((*target.shape[:-1], size), target.dtype)
+    if covariance is not None and size == deviation.shape[-1]:
+        start, rest = _ridge_solution(*lax.stop_gradient((target, weights)))
+        # The value of what is left, with the slope of the target.
+        target = rest + (target - lax.stop_gradient(target))
     constant = log_diagonal(factor) + 0.5 * deviation.shape[-1] * math.log(2.0 * math.pi)
-    return Problem(target, weights, covariance), jnp.broadcast_to(constant, shape).ravel()
+    return Problem(target, weights, covariance, start), jnp.broadcast_to(constant, shape).ravel()
+
+
+def _ridge_solution(target: Array, weights: Array) -> tuple[Array, Array]:
+    r"""Uniforms :math:`x` nearest to a target ``b``, and what they leave of it, without difference.
+
+    With :math:`y = (A A^T/3 + I)^{-1} b` these are :math:`x = A^T y/3` and :math:`b - A x = y`. As
+    many outputs as inputs with noise at rounding level are large numbers in units of the noise,
+    whose difference, zero but for rounding, would be tens of nats.
+    """
+    total = gram(weights) / 3.0
+    identity = jnp.eye(total.shape[-1], dtype=total.dtype)
+    nudge = 4.0 * float(jnp.finfo(total.dtype).eps) * jnp.diagonal(total, axis1=-2, axis2=-1)
+    factor = jnp.linalg.cholesky(total + (1.0 + nudge)[..., None] * identity)
+    left, start, rest = target, jnp.zeros_like(target), jnp.zeros_like(target)
+    # The second time takes away what rounding, which the condition multiplies, has left.
+    for _ in range(2):
+        half = solve_lower(factor, left.T if factor.ndim == 2 else left[..., None])
+        step = solve_lower(factor, half, transposed=True)
+        step = step.T if factor.ndim == 2 else step[..., 0]
+        start, rest = start + matvec(weights.mT, step) / 3.0, rest + step
+        left = target - matvec(weights, start) - rest
+    return start, rest
 
 
 def batch_shape(deviation: Array, weights: Array, covariance: Array | None) -> tuple[int, ...]:
@@ -166,24 +199,28 @@ def gaussian(problem: Problem, sites: Sites, near: Array, square: Array | None =
     problem : Problem
     sites : Sites
     near : Array, shape (..., n)
-        Numbers near the mean, such as that of the last pass: the mean is found as a difference from
+        Numbers near the offset, such as that of the last pass: it is found as a difference from
         them, so that no large numbers cancel where outputs determine it.
     square : Array, shape (..., n, n), optional
         ``A^T A`` by inputs.
     """
-    target, weights, covariance = problem
+    target, weights, covariance, start = problem
     precision, slope = sites
     if problem.by_inputs:
         square = gram(weights.mT) if square is None else square
         identity = jnp.eye(weights.shape[-1], dtype=target.dtype)
         factor = jnp.linalg.cholesky(square + precision[..., None] * identity)
         root = solve_lower(factor, jnp.broadcast_to(identity, factor.shape))
-        right = matvec(weights.mT, target - matvec(weights, near)) + slope - precision * near
-        mean = near + matvec(root.mT, matvec(root, right))
+        right = matvec(weights.mT, target - matvec(weights, near))
+        right = right + slope - precision * (start + near)
+        offset = near + matvec(root.mT, matvec(root, right))
         cavity = jnp.maximum(1.0 / jnp.sum(root * root, axis=-2) - precision, 0.0)
-        residual = target - matvec(weights, mean)
+        residual = target - matvec(weights, offset)
         quadratic = jnp.sum(residual * residual, axis=-1)
-        return Gaussian(mean, cavity, residual, quadratic, 2.0 * log_diagonal(factor), root, factor)
+        log_determinant = 2.0 * log_diagonal(factor)
+        return Gaussian(
+            start + offset, offset, cavity, residual, quadratic, log_determinant, root, factor
+        )
     spread = matmul(weights / precision[..., None, :], weights.mT)
     factor = jnp.linalg.cholesky(spread if covariance is None else spread + covariance)
     center = slope / precision
@@ -201,7 +238,14 @@ def gaussian(problem: Problem, sites: Sites, near: Array, square: Array | None =
     quadratic = jnp.zeros_like(rest) if covariance is None else pull * matmul(covariance, pull)
     log_determinant = 2.0 * log_diagonal(factor) + jnp.sum(jnp.log(precision), axis=-1)
     return Gaussian(
-        mean, cavity, pull[..., 0], jnp.sum(quadratic, (-2, -1)), log_determinant, root, factor
+        mean,
+        mean,
+        cavity,
+        pull[..., 0],
+        jnp.sum(quadratic, (-2, -1)),
+        log_determinant,
+        root,
+        factor,
     )
 
 

@@ -22,7 +22,14 @@ from jax import Array, lax, random
 from jax.scipy.special import logsumexp
 
 from nn_uq_dist.basics.normal_tails import score_from_log_survival
-from nn_uq_dist.basics.row_algebra import binary_unit, matmul, matvec, norm, solve_lower
+from nn_uq_dist.basics.row_algebra import (
+    binary_unit,
+    matmul,
+    matvec,
+    norm,
+    solve_lower,
+    symmetric_root,
+)
 from nn_uq_dist.box_gaussian._gaussian_part import normal_factor
 from nn_uq_dist.box_gaussian._log_density import corrected_log_evidence
 from nn_uq_dist.box_gaussian._moments import output_moments, uniform_moments
@@ -67,8 +74,7 @@ def input_draws(
     (True, True)
     """
     moments = uniform_moments(deviation, weights, covariance)
-    values, vectors = jnp.linalg.eigh(moments.covariance)
-    root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[..., None, :]
+    root = symmetric_root(moments.covariance)
     count = weights.shape[-1]
     shape = (num_draws, *moments.mean.shape[:-1])
     inputs = jnp.broadcast_to(moments.mean, (*shape, count))

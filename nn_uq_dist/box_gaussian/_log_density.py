@@ -133,8 +133,11 @@ def _by_blocks[Result](function: Callable[[Problem], Result], problem: Problem) 
     size = count if count <= _FEW else chunk_size(*_BLOCK)
     if problem.weights.ndim > 2:
         return in_chunks(function, problem, size=size)
+    # One distribution for all.
     return in_chunks(
-        lambda target: function(problem._replace(target=target)), problem.target, size=size
+        lambda part: function(problem._replace(target=part[0], start=part[1])),
+        (problem.target, problem.start),
+        size=size,
     )
 
 

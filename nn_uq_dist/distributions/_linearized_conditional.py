@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.row_algebra import covariance_root, in_squared_units, matvec
+from nn_uq_dist.basics.row_algebra import in_squared_units, matmul, matvec
 from nn_uq_dist.box_gaussian import Moments, conditional_moments, input_draws, regression
 from nn_uq_dist.distributions._box_gaussian_distribution import BoxGaussianDistribution, Parameters
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
@@ -19,7 +19,7 @@ from nn_uq_dist.distributions._contract_joint import fitting_value, observed_out
 
 
 class LinearizedConditional(BoxGaussianDistribution):
-    r"""Distribution of the last entries of ``loc + W u + e``, given the first ones.
+    r"""Distribution of the last entries of ``loc + W u + B n``, given the first ones.
 
     Made by `LinearizedJoint.condition`. Draws follow the distribution itself, up to the bias of
     Markov chains of finite length; density and moments use expectation propagation.
@@ -32,10 +32,8 @@ class LinearizedConditional(BoxGaussianDistribution):
         Unconditional means of all outputs.
     weights : array_like, shape (..., k + d, n)
         A column for each uniform on [-1, 1].
-    normal_covariance : array_like, shape (..., k + d, k + d), optional
-        Covariance of the normal part. Default: no normal part.
-    scale : array_like, shape (..., k + d), optional
-        Units of the outputs, as for `LinearizedJoint`. Default: 1.
+    normal_weights : array_like, shape (..., k + d, m), optional
+        A column for each standard normal variable. Default: no normal part.
     validate_args : bool, optional
         As for every NumPyro distribution.
 
@@ -58,7 +56,7 @@ class LinearizedConditional(BoxGaussianDistribution):
     >>> import nn_uq_dist as nuq
     >>> weights = jnp.array([[1.0, 1.0], [1.0, 0.0]])  # a sum, and one of its two terms
     >>> rest = nuq.distributions.LinearizedConditional(
-    ...     [1.5], jnp.zeros(2), weights, 1e-2 * jnp.eye(2)
+    ...     [1.5], jnp.zeros(2), weights, 0.1 * jnp.eye(2)
     ... )
     >>> print(f"{rest.mean[0]:.2f} {rest.variance[0]:.3f}")
     0.74 0.036
@@ -74,13 +72,12 @@ class LinearizedConditional(BoxGaussianDistribution):
         values: ArrayLike,
         loc: ArrayLike,
         weights: ArrayLike,
-        normal_covariance: ArrayLike | None = None,
-        scale: ArrayLike | None = None,
+        normal_weights: ArrayLike | None = None,
         *,
         validate_args: bool | None = None,
     ) -> None:
         values = checks.as_numeric("values", values)
-        shape = self._keep(loc, weights, normal_covariance, scale, values=jnp.shape(values)[:-1])
+        shape = self._keep(loc, weights, normal_weights, values=jnp.shape(values)[:-1])
         if not (jnp.ndim(values) and 0 < jnp.shape(values)[-1] < shape[-1]):
             raise ValueError(
                 f"values must have shape (..., k), fewer than the {shape[-1]} outputs, got "
@@ -108,11 +105,13 @@ class LinearizedConditional(BoxGaussianDistribution):
         others = regression(own.weights, own.covariance, self._known)
         moved = others.of_inputs(inputs, seen)
         moved = jnp.broadcast_to(moved, (count, *self.shape()))
-        if others.spread is not None:
-            normal = random.normal(key_normal, moved.shape, moved.dtype)
-            moved = moved + matvec(covariance_root(others.spread), normal)
         rest = own.of_outputs(slice(self._known, None))
-        return (rest.loc + rest.scale * moved).reshape(*sample_shape, *self.shape())
+        if others.gain is not None:
+            # What the known outputs leave of the normal part.
+            columns = rest.normal_weights - matmul(others.gain, known.normal_weights)
+            shape = (*moved.shape[:-1], columns.shape[-1])
+            moved = moved + matvec(columns, random.normal(key_normal, shape, moved.dtype))
+        return (rest.loc + rest.unit * moved).reshape(*sample_shape, *self.shape())
 
     @property
     def mean(self) -> Array:
@@ -152,7 +151,7 @@ class LinearizedConditional(BoxGaussianDistribution):
 @jax.jit
 def _seen(conditional: LinearizedConditional) -> tuple[Array, Parameters, Parameters]:
     """Standardized known outputs, their parameters, and those of all outputs."""
-    own = conditional.parameters().standardized()
+    own = conditional.parameters()
     values = jnp.asarray(conditional.values, own.loc.dtype)
     known = own.of_outputs(slice(values.shape[-1]))
     return known.deviation(values), known, own
@@ -160,7 +159,7 @@ def _seen(conditional: LinearizedConditional) -> tuple[Array, Parameters, Parame
 
 @jax.jit
 def _log_density(conditional: LinearizedConditional, value: Array) -> Array:
-    own = conditional.parameters(value).standardized()
+    own = conditional.parameters(value)
     values = jnp.asarray(conditional.values, own.loc.dtype)
     shape = jnp.broadcast_shapes(values.shape[:-1], value.shape[:-1])
     parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (values, value)]
@@ -173,5 +172,5 @@ def _moments(conditional: LinearizedConditional) -> Moments:
     seen, _, own = _seen(conditional)
     others = own.of_outputs(slice(seen.shape[-1], None))
     found = conditional_moments(seen, own.weights, own.covariance)
-    mean = others.loc + others.scale * found.mean
-    return Moments(mean, in_squared_units(found.covariance, others.scale))
+    mean = others.loc + others.unit * found.mean
+    return Moments(mean, in_squared_units(found.covariance, others.unit))

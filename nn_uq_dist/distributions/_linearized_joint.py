@@ -10,13 +10,8 @@ from jax import Array, lax, random
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.row_algebra import (
-    binary_unit,
-    covariance_root,
-    gram,
-    in_squared_units,
-    matvec,
-)
+from nn_uq_dist.basics.concrete import fewest_columns
+from nn_uq_dist.basics.row_algebra import gram, in_squared_units, matvec
 from nn_uq_dist.box_gaussian import conditional_scores, second_order
 from nn_uq_dist.distributions._box_gaussian_distribution import BoxGaussianDistribution, Parameters
 from nn_uq_dist.distributions._contract import pass_validation, rebuilt, validate_sample
@@ -31,7 +26,7 @@ from nn_uq_dist.inputs import LinearImage
 
 
 class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
-    r"""Joint distribution of ``loc + s (W u + e)``: ``u`` uniform on a box, ``e`` normal.
+    r"""Joint distribution of ``loc + W u + B n``: `u` uniform on a box, `n` standard normal.
 
     This is the distribution of the outputs of a linearized network. Draws, moments and marginals
     are exact; the density is the probability of a box under a normal distribution, by expectation
@@ -42,14 +37,11 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
     loc : array_like, shape (..., d)
         Means of the outputs.
     weights : array_like, shape (..., d, n)
-        A column for each uniform on [-1, 1].
-    normal_covariance : array_like, shape (..., d, d), optional
-        Covariance of the normal part, such as of normal inputs and of noise. Symmetric, positive
-        semidefinite. Default: no normal part; then there must be at least as many uniforms as
-        outputs.
-    scale : array_like, shape (..., d), optional
-        Positive factors ``s`` of the outputs: weights and covariance are in their units. In single
-        precision a covariance has no number for outputs of the size of 1e-19 or 1e19. Default: 1.
+        ``W``, a column for each uniform on [-1, 1].
+    normal_weights : array_like, shape (..., d, m), optional
+        ``B``, a column for each standard normal variable, such as of normal inputs and of noise:
+        ``jnp.diag(scale)`` for independent noise, ``jnp.linalg.cholesky(covariance)`` for a
+        covariance. Default: no normal part.
     validate_args : bool, optional
         As for every NumPyro distribution.
 
@@ -58,15 +50,14 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
     TypeError
         If an argument is not an array of real numbers.
     ValueError
-        If shapes do not fit, or there is no normal part and fewer uniforms than outputs; with
-        validation on, if a parameter is NaN or infinite, the covariance is not symmetric or not
-        positive semidefinite, or some outputs are functions of others: then there is no density,
-        and under ``jit`` it is NaN.
+        If shapes do not fit, or there are fewer columns than outputs; with validation on, if a
+        parameter is NaN or infinite, or some outputs are functions of others up to rounding: then
+        there is no density, and under ``jit`` it is NaN.
 
     Notes
     -----
-    .. math:: p(\mathrm{loc} + s r) = \frac{1}{\prod_j s_j}
-        \int \prod_k \frac{1(|u_k| < 1)}{2}\, N(r;\, W u,\, S_0)\, du
+    .. math:: p(\mathrm{loc} + r) =
+        \int \prod_k \frac{1(|u_k| < 1)}{2}\, N(r;\, W u,\, B B^T)\, du
 
     The log density is off by a few thousandths if the weights have as large a rank as there are
     inputs, and exact if each output has an input of its own. Weights of a smaller rank (fewer
@@ -84,27 +75,24 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
     0.125
     """
 
-    reparametrized_params: ClassVar[list[str]] = ["loc", "weights", "normal_covariance", "scale"]
+    reparametrized_params: ClassVar[list[str]] = ["loc", "weights", "normal_weights"]
     kind = "linear joint"
 
     def __init__(
         self,
         loc: ArrayLike,
         weights: ArrayLike,
-        normal_covariance: ArrayLike | None = None,
-        scale: ArrayLike | None = None,
+        normal_weights: ArrayLike | None = None,
         *,
         validate_args: bool | None = None,
     ) -> None:
-        shape = self._keep(loc, weights, normal_covariance, scale)
+        shape = self._keep(loc, weights, normal_weights)
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
     @classmethod
-    def of_image(cls, loc: Array, image: LinearImage, **options: bool) -> "LinearizedJoint":
-        """The joint distribution of outputs with these means and columns, in units of their own."""
-        unit = binary_unit(image.standard_deviation)
-        image = image.in_units(unit)
-        return cls(loc, image.weights, image.normal_covariance, unit, **options)
+    def of_image(cls, loc: Array, image: LinearImage) -> "LinearizedJoint":
+        """The joint distribution of outputs with these means and columns."""
+        return cls(loc, image.weights, fewest_columns(image.normal_weights))
 
     @property
     def marginals(self) -> LinearizedMarginal:
@@ -113,18 +101,18 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (d,)``."""
-        loc, weights, covariance, unit = self.parameters()
         key, sample_shape = checks.as_sampling(key, sample_shape)
         key_uniform, key_normal = random.split(key)
+        loc, weights, normal_weights = self._arrays()
         shape = (*sample_shape, *self.batch_shape)
         uniform = random.uniform(
             key_uniform, (*shape, weights.shape[-1]), loc.dtype, minval=-1.0, maxval=1.0
         )
-        draws = matvec(weights, uniform)
-        if covariance is not None:
-            normal = random.normal(key_normal, (*shape, *self.event_shape), loc.dtype)
-            draws = draws + matvec(covariance_root(covariance), normal)
-        return loc + unit * draws
+        draws = loc + matvec(weights, uniform)
+        if normal_weights is None:
+            return draws
+        normal = random.normal(key_normal, (*shape, normal_weights.shape[-1]), loc.dtype)
+        return draws + matvec(normal_weights, normal)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
@@ -162,7 +150,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
     @property
     def covariance_matrix(self) -> Array:
-        """``W W^T/3`` plus the covariance of the normal part, ``batch_shape + (d, d)``.
+        """``W W^T/3 + B B^T``, shape ``batch_shape + (d, d)``.
 
         NaN where the type has no such number.
         """
@@ -221,7 +209,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         >>> import jax
         >>> import jax.numpy as jnp
         >>> import nn_uq_dist as nuq
-        >>> joint = nuq.LinearizedJoint(jnp.zeros(2), [[1.0, 1.0], [1.0, 0.0]], 1e-2 * jnp.eye(2))
+        >>> joint = nuq.LinearizedJoint(jnp.zeros(2), [[1.0, 1.0], [1.0, 0.0]], 0.1 * jnp.eye(2))
         >>> rest = joint.condition(0, 1.5)  # one of two terms, given a sum near 1.5
         >>> print(f"{rest.mean[0]:.2f}")
         0.74
@@ -239,19 +227,19 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 # Programs of the distribution as a whole: an eager call does not compile each operation separately.
 @jax.jit
 def _log_density(joint: LinearizedJoint, value: Array) -> Array:
-    return joint.parameters(value).standardized().log_density(value)
+    return joint.parameters(value).log_density(value)
 
 
 @jax.jit
 def _deviation(joint: LinearizedJoint, value: Array) -> tuple[Array, Parameters]:
     """Standardized differences from the means, and parameters."""
-    own = joint.parameters(value).standardized()
+    own = joint.parameters(value)
     return own.deviation(value), own
 
 
 @jax.jit
 def _covariance(joint: LinearizedJoint) -> Array:
-    own = joint.parameters().standardized()
+    own = joint.parameters()
     total = gram(own.weights) / 3.0
     total = total if own.covariance is None else total + own.covariance
-    return in_squared_units(total, own.scale)
+    return in_squared_units(total, own.unit)

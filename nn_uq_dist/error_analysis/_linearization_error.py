@@ -15,7 +15,7 @@ from numpyro.distributions import Distribution
 from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import in_float64
-from nn_uq_dist.basics.row_algebra import matmul, matvec
+from nn_uq_dist.basics.row_algebra import joined, matmul, matvec
 from nn_uq_dist.error_analysis._distribution_bounds import EPS
 from nn_uq_dist.error_analysis._leaky_relu_network import (
     LeakyReLUNetwork,
@@ -24,7 +24,6 @@ from nn_uq_dist.error_analysis._leaky_relu_network import (
     require_network,
 )
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.terms import joined
 
 
 def total_error(network: LeakyReLUNetwork, mu: ArrayLike, z: ArrayLike) -> Array:

@@ -14,7 +14,7 @@ from numpyro.distributions import Distribution
 from scipy.special import chdtrc
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.basics.concrete import FloatArray, fewest_columns
 from nn_uq_dist.basics.summary_line import described_line, number_table, to_error
 from nn_uq_dist.inference._importance_weights import systematic
 from nn_uq_dist.inference._posterior_sampling import NUM_DRAWS, Draws, sample_posterior
@@ -22,7 +22,7 @@ from nn_uq_dist.inference._posterior_starts import Observation
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.flat_network import OutputNumbers, by_names
-from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs.linear_image import LinearImage, output_noise
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -359,15 +359,16 @@ def _observed(y: Any, num_outputs: int) -> FloatArray:
     return outputs
 
 
-def _noise_root(noise: OutputNoise | None) -> FloatArray:
+def _noise_root(noise: LinearImage | None) -> FloatArray:
     """A root of the covariance of the noise, with which the outputs have a density."""
     if noise is None:
         flaw = "none"
-    elif np.any(noise.scale <= 0):
+    elif np.any(noise.is_constant):
         flaw = "a standard deviation of zero"
     else:
-        root: FloatArray = noise.root
-        smallest = np.linalg.svd(root / noise.scale[..., None], compute_uv=False)[..., -1]
+        root: Any = fewest_columns(noise.root)
+        scale = noise.standard_deviation
+        smallest = np.linalg.svd(root / scale[..., None], compute_uv=False)[..., -1]
         if not np.any(smallest < _LEAST_NOISE):
             return root
         flaw = "a singular covariance"

@@ -6,8 +6,7 @@ All that is computed with terms is in `terms.py`, and the map in `input_map.py`.
 makes inputs of distributions and of structures of them: by a family registered with
 `register_input_family` (`_numpyro_families.py` has those of NumPyro) or by transforms.
 `linear_image.py` has the columns of independent random variables that linear outputs are made of,
-`output_noise.py` their noise. `flat_network.py` makes any network one between vectors, and names
-its outputs.
+and their noise. `flat_network.py` makes any network one between vectors, and names its outputs.
 """
 
 from nn_uq_dist.inputs._input import Input as Input

@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import as_variances, broadcast, one_program
 from nn_uq_dist.basics.pytree import register_frozen
-from nn_uq_dist.basics.row_algebra import namespace
+from nn_uq_dist.basics.row_algebra import joined, namespace
 from nn_uq_dist.basics.summary_line import described_line
 from nn_uq_dist.inputs import parameter_checks, terms
 from nn_uq_dist.inputs.input_map import InputMap
@@ -340,12 +340,12 @@ class Input:
             raise ValueError("Input.join must have parts, got none; pass one input or more")
         placed = _in_one_batch(parts)
         starts = itertools.accumulate((part.num_inputs for part in placed), initial=0)
-        joined = [
+        shifted = [
             dataclasses.replace(term, start=start + term.start)
             for part, start in zip(placed, starts, strict=False)
             for term in part.terms
         ]
-        return cls(one_program(terms.joined)([part.mean for part in placed]), joined)
+        return cls(one_program(joined)([part.mean for part in placed]), shifted)
 
     def __add__(self, other: "Input") -> "Input":
         """Return the distribution of the sum of two independent inputs.

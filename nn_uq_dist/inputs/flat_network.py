@@ -18,10 +18,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.row_algebra import namespace
+from nn_uq_dist.basics.row_algebra import joined, namespace
 from nn_uq_dist.inputs._input import Input
 from nn_uq_dist.inputs.input_map import cut, names_of_entries, names_of_leaves
-from nn_uq_dist.inputs.terms import joined
 
 REMEDY_FOR_KEYS = "pass f as a dict, with an entry for each key that the network reads"
 REMEDY = (

@@ -9,23 +9,33 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics.concrete import as_covariance, as_variances, one_program
+from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import as_covariance, as_variances, broadcast, one_program
 from nn_uq_dist.basics.pytree import register_frozen
-from nn_uq_dist.basics.row_algebra import binary_unit, gram, namespace, norm, squares_in_units
+from nn_uq_dist.basics.row_algebra import (
+    binary_unit,
+    covariance_root,
+    gram,
+    joined,
+    namespace,
+    norm,
+    squares_in_units,
+)
 from nn_uq_dist.basics.summary_line import summary_line
-from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
-from nn_uq_dist.inputs.terms import UNIFORM_VARIANCE, joined
+from nn_uq_dist.inputs import parameter_checks
+from nn_uq_dist.inputs.terms import UNIFORM_VARIANCE
 
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
 class LinearImage:
-    r"""Distribution of outputs :math:`W U + B N + e` about their means.
+    r"""Distribution of outputs :math:`W U + B N + \sigma E` about their means.
 
-    :math:`U` has independent entries, uniform on (-1, 1), :math:`N` independent standard normal
-    ones, and :math:`e` is normal noise. `nn_uq_dist.Input.image` and `Linearization.image` make it;
-    moments, marginals, copulas, grids and figures take their columns from it. The number of columns
-    is that of the random variables that the input is made of, not ``N_x``.
+    :math:`U` has independent entries, uniform on (-1, 1), and :math:`N` and :math:`E` independent
+    standard normal ones, of :math:`E` one for each output. `nn_uq_dist.Input.image` and
+    `Linearization.image` make it; moments, marginals, copulas, grids and figures take their columns
+    from it. The number of columns is that of the random variables that the input is made of, not
+    ``N_x``, and of correlated noise.
 
     The object is an immutable pytree, linear in the columns. Its arguments are not checked: the
     caller has to do that.
@@ -35,10 +45,10 @@ class LinearImage:
     uniform
         Columns :math:`W` of the uniform variables, shape ``(..., N_y, n)``; ``None`` for none.
     normal
-        Columns :math:`B` of the normal variables, shape ``(..., N_y, m)``; ``None`` for none. At
-        least one of the two is given.
-    noise
-        Normal noise of the outputs; ``None`` for none. It may have more batch axes than columns.
+        Columns :math:`B` of the normal variables, shape ``(..., N_y, m)``; ``None`` for none.
+    noise_scale
+        Standard deviations :math:`\sigma` of independent noise, shape ``(..., N_y)``; ``None`` for
+        none. At least one of the three is given. They may have different batch axes.
 
     Examples
     --------
@@ -48,9 +58,9 @@ class LinearImage:
     [15.  3.] [19.  7.]
     """
 
-    uniform: Array | None
-    normal: Array | None
-    noise: OutputNoise | None = None
+    uniform: Array | None = None
+    normal: Array | None = None
+    noise_scale: Array | None = None
 
     def __repr__(self) -> str:
         return summary_line(self)
@@ -58,13 +68,12 @@ class LinearImage:
     @property
     def shape(self) -> tuple[int, ...]:
         """Batch shape and number of outputs, ``(..., N_y)``."""
-        noisy: tuple[int, ...] = () if self.noise is None else self.noise.scale.shape
-        return np.broadcast_shapes(noisy, self._part.shape[:-1])
+        return np.broadcast_shapes(*(part.shape[:-1] for part in self._parts))
 
     def with_noise(
         self, noise_scale: ArrayLike | None = None, noise_covariance: ArrayLike | None = None
     ) -> "LinearImage":
-        r"""Return the image with normal noise added to the outputs; see `output_noise`.
+        r"""Return the image with normal noise added to the outputs.
 
         Parameters
         ----------
@@ -73,11 +82,26 @@ class LinearImage:
             ``(..., N_y)``. ``None`` for none.
         noise_covariance
             Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an array of real numbers.
+        ValueError
+            If one does not broadcast, or is known and not finite; if a known scale is negative, or
+            a known covariance not symmetric and positive semidefinite. Traced ones become NaN.
         """
-        if noise_scale is None and noise_covariance is None:
-            return self
-        noise = output_noise(noise_scale, noise_covariance, self.shape, self._part, self.noise)
-        return dataclasses.replace(self, noise=noise)
+        noise = output_noise(noise_scale, noise_covariance, self.shape, self._parts[0])
+        return self if noise is None else self.plus(noise)
+
+    def plus(self, other: "LinearImage") -> "LinearImage":
+        """Return the sum of two independent images of the same outputs."""
+        scale, more = self.noise_scale, other.noise_scale
+        return LinearImage(
+            joined([self.uniform, other.uniform]),
+            joined([self.normal, other.normal]),
+            more if scale is None else scale if more is None else _hypot(scale, more),
+        )
 
     @one_program
     def with_normal_share(self, share: Array) -> "LinearImage":
@@ -94,51 +118,45 @@ class LinearImage:
         share = share[..., None, None]
         moved = xp.sqrt(share * UNIFORM_VARIANCE) * self.uniform
         uniform = xp.sqrt(1 - share) * self.uniform
-        return LinearImage(uniform, joined([self.normal, moved]), self.noise)
+        return LinearImage(uniform, joined([self.normal, moved]), self.noise_scale)
 
     def in_units(self, unit: Array) -> "LinearImage":
         """Return the image with each output divided by its unit, shape ``(..., N_y)``."""
         parts = self.uniform, self.normal
         uniform, normal = jax.tree.map(lambda part: part / unit[..., None], parts)
-        noise = self.noise and self.noise._replace(scale=self.noise.scale / unit)
-        return LinearImage(uniform, normal, noise)
+        scale = None if self.noise_scale is None else self.noise_scale / unit
+        return LinearImage(uniform, normal, scale)
 
     @property
     def weights(self) -> Array:
         """Weights of the uniforms in each marginal, ``(..., N_y, n)``; one zero without any."""
-        if self.uniform is not None:
-            return self.uniform
-        none: Array = namespace(self._part).zeros((*self._part.shape[:-1], 1), self._part.dtype)
-        return none
+        return self._parts[0][..., :1] * 0 if self.uniform is None else self.uniform
 
     @property
     def normal_scale(self) -> Array | None:
         """Standard deviation of the normal part of each marginal, ``(..., N_y)``, or ``None``."""
         if self.normal is None:
-            return self.noise and self.noise.scale
+            return self.noise_scale
         return dataclasses.replace(self, uniform=None).standard_deviation
 
     @property
-    def normal_covariance(self) -> Array | None:
-        """Covariance of the normal part, noise included, ``(..., N_y, N_y)``, or ``None``."""
-        if self.normal is None and self.noise is None:
-            return None
-        normal = self.weights[..., :0] if self.normal is None else self.normal
-        return dataclasses.replace(self, uniform=None, normal=normal).covariance
+    @one_program
+    def normal_weights(self) -> Array | None:
+        """Columns of the normal part, noise included, ``(..., N_y, k)``; ``None`` without any."""
+        return joined([self.normal, self._noise_columns])
 
     @property
     @one_program
     def root(self) -> Array:
         """A matrix ``A`` with covariance ``A A^T``, a column for each independent variable."""
-        columns: Array = joined([self.columns, self.noise and self.noise.root])
-        return columns
+        return joined([self.columns, self._noise_columns])
 
     @property
     @one_program
     def standard_deviation(self) -> Array:
         """Standard deviations, ``(..., N_y)``, also where a variance would underflow."""
-        # A row has one column of noise of its own beside the shared ones: the others are zero.
-        return norm(joined([self.columns, self.noise and self.noise.scale[..., None]]))
+        scale = self.noise_scale
+        return norm(joined([self.columns, None if scale is None else scale[..., None]]))
 
     @property
     def variance(self) -> Array:
@@ -172,20 +190,89 @@ class LinearImage:
     def is_constant(self) -> Array:
         """Whether an output does not vary at all, shape ``(..., N_y)``: then it has no density."""
         # Each part by itself: products of the smallest numbers underflow.
-        own = self.noise and self.noise.scale[..., None]
-        found: Array = (joined([self.uniform, self.normal, own]) == 0).all(axis=-1)
+        found: Array = (joined(self._parts) == 0).all(axis=-1)
         return found
 
     @property
-    def _part(self) -> Array:
-        """One of the arrays of columns, to ask for shape, dtype and library."""
-        return next(part for part in (self.uniform, self.normal) if part is not None)
+    def _parts(self) -> list[Array]:
+        """What there is of columns, and scales of noise as one column."""
+        scale = self.noise_scale
+        parts = self.uniform, self.normal, None if scale is None else scale[..., None]
+        return [part for part in parts if part is not None]
+
+    @property
+    def _noise_columns(self) -> Array | None:
+        """A column of the independent noise of each output."""
+        scale = self.noise_scale
+        if scale is None:
+            return None
+        columns: Array = scale[..., None] * namespace(scale).eye(scale.shape[-1], dtype=scale.dtype)
+        return columns
 
     @property
     def columns(self) -> Any:
         """Columns of variables of variance one: the root of the covariance without noise."""
         uniform = None if self.uniform is None else self.uniform * math.sqrt(UNIFORM_VARIANCE)
         return joined([uniform, self.normal])
+
+
+def output_noise(
+    noise_scale: ArrayLike | None,
+    noise_covariance: ArrayLike | None,
+    shape: tuple[int, ...],
+    like: Any,
+) -> LinearImage | None:
+    """Return the sum of both kinds of noise, or ``None`` if there is none.
+
+    Parameters
+    ----------
+    noise_scale, noise_covariance
+        As for `LinearImage.with_noise`.
+    shape
+        Batch shape and number of outputs, ``(..., N_y)``.
+    like
+        An array of the outputs, for library and type.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `LinearImage.with_noise`.
+    """
+    scale = columns = None
+    if noise_scale is not None:
+        given = checks.as_numeric("noise_scale", noise_scale)
+        wide = checks.broadcast_shapes(
+            "noise_scale must broadcast against the outputs (..., N_y)",
+            noise_scale=np.shape(given),
+            outputs=shape,
+        )
+        remedy = "pass a standard deviation"
+        given = parameter_checks.as_scales("noise_scale", given, shape[-1], remedy, "the outputs")
+        scale = _placed(given, given, like, wide)
+    if noise_covariance is not None:
+        given = checks.as_finite("noise_covariance", noise_covariance)
+        remedy = "for independent noise use noise_scale"
+        matrix = parameter_checks.as_covariance("noise_covariance", given, shape[-1], remedy)
+        root = covariance_root(matrix)
+        checks.broadcast_shapes(
+            "the leading axes of noise_covariance must broadcast against the batch shape",
+            noise_covariance=np.shape(root)[:-2],
+            batch_shape=shape[:-1],
+        )
+        columns = _placed(root, given, like, np.shape(root))
+    return None if scale is None and columns is None else LinearImage(None, columns, scale)
+
+
+def _placed(value: ArrayLike, given: ArrayLike, like: Any, shape: tuple[int, ...]) -> Any:
+    """What is made of an argument, in the library of `like` and in the common type."""
+    if namespace(like) is np:
+        return np.broadcast_to(np.asarray(value, like.dtype), shape)
+    return broadcast(value, checks.float_dtype(given, like), shape)
+
+
+@one_program
+def _hypot(scale: Array, other: Array) -> Array:
+    return norm(joined([scale[..., None], other[..., None]]))
 
 
 @one_program
@@ -201,5 +288,7 @@ def _covariance(image: LinearImage) -> tuple[Array, Array]:
 
 def _total(image: LinearImage) -> Array:
     """The covariance, as far as it has numbers."""
-    total = gram(image.columns)
-    return total if image.noise is None else total + image.noise.covariance
+    columns = image.columns
+    total: Any = 0 if columns is None else gram(columns)
+    noise = image._noise_columns  # noqa: SLF001
+    return total if noise is None else total + noise * noise

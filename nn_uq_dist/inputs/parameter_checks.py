@@ -80,16 +80,16 @@ def as_factor(name: str, value: ArrayLike, num_inputs: int) -> ArrayLike:
         _require_square(name, value, num_inputs, remedy)
         return _lower_triangular(value)
     matrix = as_covariance(name, value, num_inputs, remedy)
-    try:
-        root = namespace(matrix).linalg.cholesky(matrix)
-    except np.linalg.LinAlgError as error:
-        if name == "precision_matrix":
+    if name == "precision_matrix":
+        xp = namespace(matrix)
+        try:
+            root = xp.linalg.inv(xp.linalg.cholesky(matrix)).mT
+        except np.linalg.LinAlgError as error:
             raise ValueError(
                 "precision_matrix must be positive definite, got a singular one; pass a covariance"
             ) from error
+    else:
         root = covariance_root(matrix)
-    if name == "precision_matrix":
-        root = namespace(root).linalg.inv(root).mT
     return root.astype(checks.float_dtype(value))
 
 

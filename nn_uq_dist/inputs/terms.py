@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.pytree import register_frozen
-from nn_uq_dist.basics.row_algebra import matmul, matvec, namespace, norm, squares_in_units
+from nn_uq_dist.basics.row_algebra import (
+    joined,
+    matmul,
+    matvec,
+    namespace,
+    norm,
+    squares_in_units,
+)
 from nn_uq_dist.basics.summary_line import summary_line
 
 UNIFORM_VARIANCE = 1 / 3  # of a uniform random variable on (-1, 1)
@@ -192,16 +199,6 @@ def deviation(uniform: Array, normal: Array, mean: Array, terms: Terms) -> Array
 
     dtype = jnp.result_type(mean, uniform, normal)
     return _combined(terms, part, jnp.zeros((*lead, mean.shape[-1]), dtype))
-
-
-def joined(parts: Iterable[Any]) -> Any:
-    """Join along the last axis what is there, the others broadcast; None if nothing is."""
-    given = [part for part in parts if part is not None]
-    if len(given) < 2:
-        return given[0] if given else None
-    xp, lead = namespace(*given), np.broadcast_shapes(*(part.shape[:-1] for part in given))
-    wide = [xp.broadcast_to(part, (*lead, part.shape[-1])) for part in given]
-    return xp.concatenate(wide, axis=-1)
 
 
 def _combined(

@@ -21,9 +21,9 @@ from nn_uq_dist.distributions import (
     MonotoneSpline,
     NoisyMarginal,
 )
-from nn_uq_dist.inputs import Input, LinearImage
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.flat_network import OutputNumbers, OutputStructure, by_names
-from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs.linear_image import output_noise
 from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit, usable_pairs
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import (
@@ -136,10 +136,8 @@ class CorrectedLinearization(LinearModel):
         """
         return in_squared_units(self._own_correlation, self.marginals().standard_deviation)
 
-    def _spread(self) -> OutputNoise:
-        matrix = self._own_correlation
-        coupling = jnp.where(jnp.eye(self.num_outputs, dtype=bool), 0, matrix)
-        return OutputNoise(self.marginals().standard_deviation, coupling)
+    def _spread(self) -> tuple[Array, Array]:
+        return self.marginals().standard_deviation, self._own_correlation
 
     @property
     def _own_correlation(self) -> Array:
@@ -179,7 +177,9 @@ class CorrectedLinearization(LinearModel):
         distribution = self._without_noise
         scale = by_names("noise_scale", noise_scale, self.output_structure)
         noise = output_noise(scale, noise_covariance, distribution.batch_shape, distribution.mean)
-        return distribution if noise is None else NoisyMarginal(distribution, noise.scale)
+        if noise is None:
+            return distribution
+        return NoisyMarginal(distribution, noise.standard_deviation)
 
     @property
     def _map(self) -> MonotoneSpline:
@@ -215,14 +215,11 @@ class CorrectedLinearization(LinearModel):
             As for `Linearization.joint`.
         """
         fit, moved = self._nearest
-        shape = (*self.batch_shape, self.num_outputs)
-        own = fit.noise
-        scale = by_names("noise_scale", noise_scale, self.output_structure)
-        noise = output_noise(scale, noise_covariance, shape, own.scale, own)
-        image = moved.image()
-        share = fit.normal_share(image.standard_deviation)
-        image = LinearImage(image.uniform, image.normal, noise).with_normal_share(share)
-        return LinearizedJoint.of_image(moved.loc, image)
+        if fit.noise is None:
+            return moved.joint(noise_scale, noise_covariance)
+        share = fit.normal_share(moved.image().standard_deviation)
+        image = moved.image(noise_scale, noise_covariance).with_normal_share(share)
+        return LinearizedJoint.of_image(moved.loc, image.plus(fit.noise))
 
     def input_posterior(
         self,

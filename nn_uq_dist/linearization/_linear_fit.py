@@ -16,9 +16,9 @@ import numpy as np
 from jax import Array
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import evaluated_now, one_program
-from nn_uq_dist.basics.row_algebra import gram, namespace, norm
-from nn_uq_dist.inputs.output_noise import OutputNoise
+from nn_uq_dist.basics.concrete import evaluated_now, fewest_columns, one_program
+from nn_uq_dist.basics.row_algebra import namespace, norm
+from nn_uq_dist.inputs import LinearImage
 from nn_uq_dist.linearization._correction import require_enough
 from nn_uq_dist.paired_samples import Ridge
 from nn_uq_dist.sampling import PairedDraws
@@ -27,6 +27,8 @@ from nn_uq_dist.sampling import PairedDraws
 _EXPLAINED = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 # Size of the largest remainders, in variances, at which half of the uniform part becomes normal.
 _LARGE = 3.0
+# Rounding errors of the largest output up to which remainders are no noise.
+_ROUNDINGS = 16.0
 
 
 class LinearFit(NamedTuple):
@@ -39,7 +41,8 @@ class LinearFit(NamedTuple):
     slopes : Array, shape (..., N_y, N_x)
         To be added to the Jacobian.
     rest : Array, shape (..., n, N_y)
-        The differences that remain, each from a fit without its own pair.
+        The differences that remain, each from a fit without its own pair; 0 for outputs where all
+        are rounding errors.
     """
 
     shift: Array
@@ -47,9 +50,12 @@ class LinearFit(NamedTuple):
     rest: Array
 
     @property
-    def noise(self) -> OutputNoise:
-        """Normal noise with the covariance of what remains, as JAX arrays."""
-        return OutputNoise(*map(jnp.asarray, one_program(_scale_and_coupling)(self.rest)))
+    def noise(self) -> LinearImage | None:
+        """Normal noise with the covariance of what remains; ``None`` if it is known to be none."""
+        if checks.is_concrete(self.rest) and not np.any(self.rest):
+            return None
+        columns = fewest_columns(self.rest.mT / math.sqrt(self.rest.shape[-2]))
+        return LinearImage(normal=jnp.asarray(columns))
 
     @one_program
     def normal_share(self, standard_deviation: Array) -> Array:
@@ -71,14 +77,6 @@ class LinearFit(NamedTuple):
         tiny = xp.finfo(size.dtype).tiny
         largest: Array = xp.sum(size**2, axis=-1) / xp.maximum(xp.sum(size, axis=-1), tiny)
         return largest**2 / (largest**2 + _LARGE**2)
-
-
-def _scale_and_coupling(rest: Array) -> tuple[Array, Array]:
-    xp, columns = namespace(rest), rest.mT
-    scale = norm(columns) / math.sqrt(rest.shape[-2])
-    unit = xp.where(scale > 0, scale, 1)[..., None]
-    coupling = gram(columns / unit) / rest.shape[-2]
-    return scale, xp.where(xp.eye(coupling.shape[-1], dtype=bool), 0, coupling)
 
 
 def linear_fit(pairs: PairedDraws) -> LinearFit:
@@ -111,6 +109,9 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
         standard = _batch_first(xp, (inputs - loc) / scale, batch_shape)
         shift, slopes, rest = _nearest(xp, standard, differences)
         slopes = slopes / scale[..., None, :]
+    size = _ROUNDINGS * float(jnp.finfo(dtype).eps) * xp.max(abs(network), axis=0)
+    size = xp.reshape(size, (*batch_shape, 1, -1))
+    rest = xp.where(xp.max(abs(rest), axis=-2, keepdims=True) > size, rest, 0)
     return LinearFit(*(xp.asarray(part, dtype) for part in (shift, slopes, rest)))
 
 

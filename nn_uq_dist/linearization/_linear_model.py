@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.pytree import entries
+from nn_uq_dist.basics.row_algebra import gram, norm
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions import GaussianCopulaJoint, JointDistribution, nataf_correlation
 from nn_uq_dist.distributions.correlation_matrices import (
@@ -22,7 +23,7 @@ from nn_uq_dist.distributions.correlation_matrices import (
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.flat_network import OutputNumbers, OutputStructure, by_names
 from nn_uq_dist.inputs.input_map import names_of_entries
-from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise, scale_and_coupling
+from nn_uq_dist.inputs.linear_image import output_noise
 
 Method = Literal["nataf", "linear"]
 
@@ -162,18 +163,28 @@ class LinearModel(abc.ABC):
         self, noise_scale: OutputNumbers | None, noise_covariance: ArrayLike | None
     ) -> Array:
         """Correlation of the outputs with noise."""
-        own = self._spread()
+        total, matrix = self._spread()
         scale = by_names("noise_scale", noise_scale, self.output_structure)
-        total: Any = output_noise(scale, noise_covariance, own.scale.shape, own.scale, own)
-        matrix = jnp.where(
-            jnp.eye(self.num_outputs, dtype=bool), 1, jnp.clip(total.coupling, -1, 1)
-        )
-        varies = total.scale > 0
+        noise = output_noise(scale, noise_covariance, total.shape, total)
+        if noise is not None:
+            own = total
+            total = norm(jnp.stack(jnp.broadcast_arrays(own, noise.standard_deviation), axis=-1))
+            unit = jnp.where(total > 0, total, 1)
+            share = (own / unit)[..., None]
+            matrix = matrix * share * share.mT + gram(noise.in_units(unit).root)
+        matrix = jnp.where(jnp.eye(self.num_outputs, dtype=bool), 1, jnp.clip(matrix, -1, 1))
+        varies = total > 0
         return jnp.where(varies[..., None] & varies[..., None, :], matrix, jnp.nan)
 
-    def _spread(self) -> OutputNoise:
+    def _spread(self) -> tuple[Array, Array]:
         """Standard deviations and correlations of the outputs; a model may know them better."""
-        return OutputNoise(*scale_and_coupling(self.covariance))
+        covariance = self.covariance
+        variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
+        # The square root has no finite slope at zero.
+        is_zero = variance == 0
+        unit = jnp.sqrt(jnp.where(is_zero, 1, variance))
+        correlation = covariance / unit[..., None] / unit[..., None, :]
+        return jnp.where(is_zero, 0, unit), correlation
 
     def copula_correlation(
         self,

@@ -20,17 +20,17 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import evaluated_now
+from nn_uq_dist.basics.concrete import evaluated_now, fewest_columns
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import (
     binary_unit,
-    covariance_root,
     gram,
     in_squared_units,
     matmul,
     matvec,
     norm,
     products,
+    symmetric_root,
 )
 from nn_uq_dist.basics.summary_line import number_table, summary_line, to_error
 from nn_uq_dist.box_gaussian import (
@@ -45,9 +45,9 @@ from nn_uq_dist.box_gaussian import (
     posterior_moments,
     uniform_moments,
 )
-from nn_uq_dist.inputs import Input
+from nn_uq_dist.inputs import Input, LinearImage
 from nn_uq_dist.inputs.flat_network import OutputNumbers, by_names
-from nn_uq_dist.inputs.output_noise import OutputNoise, output_noise
+from nn_uq_dist.inputs.linear_image import output_noise
 
 
 class InputMoments(NamedTuple):
@@ -236,7 +236,7 @@ def linearized_input_posterior(
     y: OutputNumbers,
     noise_scale: OutputNumbers | None,
     noise_covariance: ArrayLike | None,
-    own_noise: OutputNoise | None = None,
+    own_noise: LinearImage | None = None,
 ) -> LinearizedInputPosterior:
     """Check the arguments: see `nn_uq_dist.Linearization.input_posterior`; `own_noise` is added."""
     size, remedy = model.num_outputs, "pass the observed value of each output"
@@ -246,9 +246,11 @@ def linearized_input_posterior(
     checks.require_finite("y", y, "leave the output out of the network where it is missing")
     batch_shape = np.broadcast_shapes(np.shape(y)[:-1], model.batch_shape)
     scale = by_names("noise_scale", noise_scale, structure)
-    noise = output_noise(scale, noise_covariance, (*batch_shape, size), model.mean, own_noise)
+    noise = output_noise(scale, noise_covariance, (*batch_shape, size), model.mean)
+    if own_noise is not None:
+        noise = own_noise if noise is None else noise.plus(own_noise)
     is_noisy = noise is not None and not (
-        checks.is_concrete(noise.scale) and np.any(np.asarray(noise.scale) == 0)
+        checks.is_concrete(noise) and np.any(np.asarray(noise.is_constant))
     )
     count = sum(model.input.num_standard_variables)
     if not is_noisy and count < size:
@@ -257,7 +259,8 @@ def linearized_input_posterior(
             f"got {size} outputs of {count} variables: no input reproduces them exactly; pass "
             f"noise_scale > 0"
         )
-    root = jnp.zeros((size, 0), model.mean.dtype) if noise is None else noise.root
+    root: Any = None if noise is None else fewest_columns(noise.root)
+    root = jnp.zeros((size, 0), model.mean.dtype) if root is None else root
     batch_shape = np.broadcast_shapes(batch_shape, root.shape[:-2])
     return LinearizedInputPosterior(
         model.input.expand(batch_shape),
@@ -371,7 +374,7 @@ def _given_uniforms(seen: LinearizedInputPosterior, mean: Array, covariance: Arr
     own = jnp.moveaxis(normals.root, -1, 0)
     parts = [seen.input.deviation_at(jnp.zeros((*own.shape[:-1], uniform.shape[-1])), own)]
     if uniform.shape[-1]:
-        moved = covariance_root(covariance)
+        moved = symmetric_root(covariance)
         pushed = -matmul(normals.gain, matmul(uniform, moved))
         columns = (jnp.moveaxis(part, -1, 0) for part in (moved, pushed))
         parts.append(seen.input.deviation_at(*columns))

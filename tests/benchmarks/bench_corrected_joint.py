@@ -81,7 +81,8 @@ def shifted(case, pairs, noise):
     covariance = np.atleast_2d(np.cov(rest.T)) * (1 + 1 / len(rest)) + np.diag(noise**2)
     loc = case.lin.loc + jnp.asarray(rest.mean(axis=0), jnp.float32)
     weights = case.lin.image().weights
-    return nuq.LinearizedJoint(loc, weights, jnp.asarray(covariance, jnp.float32))
+    root = np.linalg.cholesky(covariance)
+    return nuq.LinearizedJoint(loc, weights, jnp.asarray(root, jnp.float32))
 
 
 _log_prob = jax.jit(lambda joint, values: joint.log_prob(values))

@@ -5,6 +5,8 @@ references, and of the joint distribution in float32 against float64; times are 
 later calls.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +39,7 @@ def joint_of(dtype, noise):
     scale = (noise * np.sqrt((weights**2).sum(axis=1) / 3)).astype(np.float32)
     rows = rng.uniform(-1, 1, (2000, 12)).astype(np.float32) @ weights.T
     rows = rows + scale * rng.standard_normal(rows.shape).astype(np.float32)
-    parts = (np.zeros(NUM_OUTPUTS), weights, np.diag(scale**2))
+    parts = (np.zeros(NUM_OUTPUTS), weights, np.diag(scale))
     joint = nuq.LinearizedJoint(*(jnp.asarray(part, dtype) for part in parts))
     return joint, jnp.asarray(rows, dtype)
 
@@ -87,7 +89,7 @@ def jobs(dtype):
     @jax.jit
     @jax.grad
     def joint_gradient(s):
-        noise = 0.1 * jnp.eye(NUM_OUTPUTS, dtype=dtype)
+        noise = math.sqrt(0.1) * jnp.eye(NUM_OUTPUTS, dtype=dtype)
         return nuq.LinearizedJoint(joint.loc, s * joint.weights, noise).log_prob(draws).sum()
 
     def corrected():

@@ -26,7 +26,7 @@ from nn_uq_dist.distributions import (
 KEY = jax.random.key(3)
 LOC = np.array([0.2, -0.3])
 WEIGHTS = np.array([[0.7, -0.4], [0.3, 0.5]])
-COVARIANCE = np.array([[0.04, 0.01], [0.01, 0.09]])
+NORMAL = np.array([[0.2, 0.0], [0.05, 0.3]])
 MATRIX = np.array([[1.0, 0.6], [0.6, 1.0]])
 MATRICES = np.stack([MATRIX, np.eye(2), [[1.0, -0.3], [-0.3, 1.0]]])
 TRIL = np.array([[0.8, 0.0], [0.3, 0.5]])
@@ -53,7 +53,7 @@ LAWS = {
     "joint": (LinearizedJoint, (LOC, WEIGHTS), ()),
     "joint with noise": (
         LinearizedJoint,
-        (np.zeros((2, 1, 2)), np.stack([WEIGHTS, 2 * WEIGHTS, -WEIGHTS]), COVARIANCE),
+        (np.zeros((2, 1, 2)), np.stack([WEIGHTS, 2 * WEIGHTS, -WEIGHTS]), NORMAL),
         (2, 3),
     ),
     "copula": (GaussianCopulaJoint, (sums(), MATRIX), ()),
@@ -78,9 +78,9 @@ SHAPES = LAWS | {
         (2, 3),
     ),
     "noisy": (NoisyMarginal, (sums(), 0.3), (2,)),
-    "one mean": (LinearizedJoint, (0.5, WEIGHTS, COVARIANCE), ()),
-    "covariance batch": (LinearizedJoint, (LOC, WEIGHTS, np.stack([COVARIANCE] * 3)), (3,)),
-    "fewer inputs": (LinearizedJoint, (LOC, WEIGHTS[:, :1], COVARIANCE), ()),
+    "one mean": (LinearizedJoint, (0.5, WEIGHTS, NORMAL), ()),
+    "covariance batch": (LinearizedJoint, (LOC, WEIGHTS, np.stack([NORMAL] * 3)), (3,)),
+    "fewer inputs": (LinearizedJoint, (LOC, WEIGHTS[:, :1], NORMAL), ()),
     "conditional": (LinearizedConditional, ([0.5], np.zeros(3), MANY), ()),
     "values batch": (
         LinearizedConditional,

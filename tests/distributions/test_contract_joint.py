@@ -14,7 +14,7 @@ WEIGHTS = np.array([[0.7, -0.4, 0.2], [0.3, 0.5, 0.1], [0.2, 0.2, 0.6]])
 COVARIANCE = 0.1 * np.array([[0.4, 0.1, 0.0], [0.1, 0.9, 0.2], [0.0, 0.2, 0.5]])
 MATRIX = np.array([[1.0, 0.7, -0.4], [0.7, 1.0, 0.1], [-0.4, 0.1, 1.0]])
 JOINTS = {
-    "linearized": lambda: LinearizedJoint(LOC, WEIGHTS, COVARIANCE),
+    "linearized": lambda: LinearizedJoint(LOC, WEIGHTS, np.linalg.cholesky(COVARIANCE)),
     "bounded": lambda: LinearizedJoint(LOC, np.concatenate([WEIGHTS, 0.5 * WEIGHTS[::-1]], -1)),
     "copula": lambda: GaussianCopulaJoint(LinearizedMarginal(LOC, WEIGHTS), MATRIX),
 }

@@ -5,21 +5,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from jax.test_util import check_grads
 
 import nn_uq_dist as nuq
 from nn_uq_dist import LinearizedJoint
-from nn_uq_dist.distributions import LinearizedConditional
 from tests.box_gaussian.references import by_quadrature
 
 KEY = jax.random.key(5)
 LOC = np.array([0.2, -0.3])
 WEIGHTS = np.array([[0.7, -0.4, 0.2], [0.3, 0.5, 0.1]])
 COVARIANCE = np.array([[0.04, 0.01], [0.01, 0.09]])
+NORMAL = np.linalg.cholesky(COVARIANCE)
 
 
 @pytest.fixture
 def normal():
-    return LinearizedJoint(LOC, WEIGHTS, COVARIANCE)
+    return LinearizedJoint(LOC, WEIGHTS, NORMAL)
 
 
 @pytest.mark.slow
@@ -41,7 +42,7 @@ def test_normal_part_of_less_than_full_rank(x64):
     """Two normal inputs behind three outputs of two uniforms: no noise, and yet a density."""
     weights = np.array([[1.0, 0.2], [0.3, 0.8], [0.5, -0.4]])
     root = np.array([[0.3, 0.1], [0.2, -0.3], [0.1, 0.4]])
-    d = LinearizedJoint(np.zeros(3), weights, root @ root.T)
+    d = LinearizedJoint(np.zeros(3), weights, root)
     values = np.asarray(d.sample(KEY, (20,)))
     # The same distribution with a uniform direction of the null space integrated out: two
     # coordinates of the plane are normal, the third depends on the uniforms alone.
@@ -66,16 +67,18 @@ def test_normal_part_of_less_than_full_rank(x64):
     [
         (([0.0, 0.0], [1.0, 1.0]), r"weights must have shape \(\.\.\., d, n\)"),
         (([0.0] * 3, np.ones((2, 2)), np.eye(2)), "must broadcast"),
-        (([0.0, 0.0], np.ones((2, 1))), "without a normal part must have at least as many columns"),
+        (([0.0, 0.0], np.ones((2, 1))), "must have at least as many columns together as rows"),
         (([0.0, 0.0], np.ones((2, 2))), "got outputs 0, 1, which are linearly dependent"),
         (
             (np.zeros(3), [[1.0, 0.5, 0.1], [1.5, 0.5, 0.2], [2.5, 1.0, 0.3]]),
             "got outputs 0, 1, 2, which are linearly dependent",
         ),
         (([0.0, 0.0], [[1.0, 0.5], [0.0, 0.0]]), "got output 1, which is constant"),
-        ((LOC, WEIGHTS, np.eye(3)), r"normal_covariance must have shape \(\.\.\., 2, 2\)"),
-        ((LOC, WEIGHTS, [[1.0, 2.0], [2.0, 1.0]]), "must be positive semidefinite"),
-        ((LOC, WEIGHTS, [[1.0, 0.5], [0.0, 1.0]]), "must be symmetric"),
+        (
+            (LOC, WEIGHTS, np.eye(3)),
+            r"normal_weights must have shape \(\.\.\., 2, m\), .* Cholesky",
+        ),
+        ((LOC, WEIGHTS, [0.1, 0.2]), r"got \(2,\); for independent noise pass jnp.diag\(scale\)"),
         (([np.nan, 0.0], WEIGHTS), "loc"),
     ],
 )
@@ -88,24 +91,73 @@ def test_mistakes_are_named(arguments, message):
 def test_messages_of_a_linearization():
     distribution = nuq.Input.box(jnp.zeros(2), half_width=1.0)
     lin = nuq.Linearization(jnp.zeros(3), np.ones((3, 2)), distribution)
-    with pytest.raises(ValueError, match=r"got 3 outputs of 2 uniforms, .* pass normal_covariance"):
+    with pytest.raises(
+        ValueError,
+        match=r"got 3 outputs of 2 uniforms and 0 normal .*noise_scale in Linear",
+    ):
         lin.joint()
     wide = nuq.Input.box(jnp.zeros(20), half_width=1.0)
     of_rank_two = np.random.default_rng(0).normal(size=(12, 2)) @ np.ones((2, 20))
-    with pytest.raises(ValueError, match=r"outputs 0, 1, .* and 4 more, .* pass normal_covariance"):
+    with pytest.raises(ValueError, match=r"outputs 0, 1, .* and 4 more, .* pass normal_weights"):
         nuq.Linearization(jnp.zeros(12), of_rank_two, wide).joint()
 
 
-@pytest.mark.parametrize(("of", "known"), [(LinearizedJoint, 0), (LinearizedConditional, 1)])
-def test_a_traced_scale_beside_known_numbers(of, known):
-    def log_density(scale):
-        values = () if of is LinearizedJoint else (LOC[:1],)
-        return of(*values, LOC, WEIGHTS, COVARIANCE, scale).log_prob(LOC[known:])
+@pytest.mark.parametrize(
+    "network",
+    [
+        lambda x: jnp.array([x[0], x[1], x[0] + x[1]]),
+        jax.nn.softmax,
+        lambda x: jnp.array([x[0], x[1], jnp.hypot(x[0], x[1])]),  # GUM H.2
+    ],
+)
+@pytest.mark.parametrize("family", ["normal", "box"])
+def test_outputs_that_are_functions_of_others_are_refused(network, family, precision):
+    mean = jnp.array([0.3, 0.2, 0.1])
+    scale = jnp.array([0.3, 0.7, 0.2])
+    f = nuq.Input.normal(mean, scale) if family == "normal" else nuq.Input.box(mean, scale)
+    lin = nuq.linearize(network, f)
+    with pytest.raises(ValueError, match="outputs 0, 1, 2, which are linearly dependent up to ro"):
+        lin.joint()
+    lin.joint(noise_scale=1e-3)
 
-    # At the mean: the density in units of the outputs, divided by the scale of each.
-    scale = np.array([2.0, 0.5])
-    expected = np.where(np.arange(2) < known, 0, -1 / scale)
-    np.testing.assert_allclose(jax.jit(jax.grad(log_density))(scale), expected, atol=1e-5)
+
+def test_gradients_of_draws_with_fewer_normal_variables_than_outputs(x64):
+    column = np.array([[0.3], [0.5]])
+
+    def total(weights, normal_weights):
+        joint = LinearizedJoint(LOC, weights, normal_weights, validate_args=False)
+        return jnp.sum(joint.rsample(KEY, (4,)) ** 2)
+
+    check_grads(total, (WEIGHTS, column), order=1, modes=["rev"], rtol=1e-6)
+
+
+# Noise relative to the standard deviation of an output.
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("noise", [1e-16, 1e-12, 1e-8, 1e-7, 1e-6])
+def test_as_many_inputs_as_outputs_with_noise_at_rounding_level(size, noise, precision):
+    """The density of a parallelepiped, as edges within the noise hold hardly any draw."""
+    weights = np.random.default_rng(size).normal(size=(3, size, size)).astype(precision)
+    scale = noise * np.sqrt((weights**2).sum(axis=-1) / 3)[..., None] * np.eye(size)
+    joint = LinearizedJoint(np.ones(size, precision), weights, scale.astype(precision))
+    found = joint.log_prob(joint.sample(KEY, (200,)))
+    exact = -np.linalg.slogdet(2 * np.float64(weights))[1]
+    assert np.mean(~(np.abs(found - exact) < 0.05)) < 0.01
+
+
+@pytest.mark.slow
+def test_noise_of_some_outputs_alone(x64):
+    """A normal part of less than full rank, and as many uniforms as outputs."""
+    weights, scale = np.array([[1.0, 0.4], [-0.3, 0.8]]), 0.05
+    joint = LinearizedJoint(np.zeros(2), weights, [[scale], [0.0]])
+    values = np.asarray(joint.sample(KEY, (50,)))
+    # Given the second output, the noise is a shift along the first: one integral over it.
+    inputs = np.linalg.solve(weights, values.T).T
+    along = np.linalg.solve(weights, [scale, 0.0])
+    ends = np.sort((np.array([[-1.0], [1.0]])[..., None] - inputs) / -along, axis=0)
+    low, high = ends[0].max(-1), ends[1].min(-1)
+    exact = np.log(scipy.stats.norm.cdf(high) - scipy.stats.norm.cdf(low))
+    exact -= np.linalg.slogdet(2 * weights)[1]
+    np.testing.assert_allclose(joint.log_prob(values), exact, atol=0.03)
 
 
 def test_values_that_do_not_fit(normal):

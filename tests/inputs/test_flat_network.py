@@ -85,7 +85,7 @@ def test_numbers_by_the_names_of_outputs():
     lin = nuq.linearize(lambda x: {"flow": x[0], "levels": x}, nuq.Input.box(jnp.zeros(3), 1.0))
     both = [lin.marginals(noise) for noise in ({"levels": 0.2, "flow": 1}, jnp.asarray(scale))]
     np.testing.assert_array_equal(*(one.variance for one in both))
-    both = [lin.joint(noise).normal_covariance for noise in ({"flow": 1, "levels": 0.2}, scale)]
+    both = [lin.joint(noise).normal_weights for noise in ({"flow": 1, "levels": 0.2}, scale)]
     np.testing.assert_array_equal(*both)
     for wrong, words in [
         ({"flow": 1.0}, "y must have the structure of the outputs, flow, levels, got flow; pass"),
