@@ -26,6 +26,7 @@ from nn_uq_dist.basics.pytree import in_order
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions._batch_entries import (
     constructor_arguments,
+    drop_lost_axes,
     made,
     rebuilt_entries,
     shape_of_parameters,
@@ -114,16 +115,11 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
 
     @classmethod
     def tree_unflatten(cls, aux_data: tuple[Any, ...], params: tuple[Any, ...]) -> Self:
-        """Parts of NumPyro lose those batch axes, too, that their parameters have lost.
-
-        NumPyro keeps the batch shape in a private attribute, and has no way to set it.
-        """
+        """Parts of NumPyro lose those batch axes, too, that their parameters have lost."""
         distribution = super().tree_unflatten(aux_data, params)
         for part in params:
             if isinstance(part, dist.Distribution) and not isinstance(part, Distribution):
-                shape = shape_of_parameters(part)
-                if shape is not None and len(shape) < len(part.batch_shape):
-                    part._batch_shape = shape  # noqa: SLF001
+                drop_lost_axes(part)
         if distribution._batch_shape is None:  # noqa: SLF001
             distribution._batch_shape = shape_of_parameters(distribution) or ()  # noqa: SLF001
         return distribution
