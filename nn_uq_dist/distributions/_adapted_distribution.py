@@ -57,7 +57,7 @@ class AdaptedDistribution(OutputDistribution):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density, ``-inf`` outside the support."""
-        value = jnp.asarray(value)
+        value = jnp.asarray(self._fitting("value", value))
         inside, safe = safe_values(self.support, value)
         return _nan_kept(value, jnp.where(inside, self.base.log_prob(safe), -jnp.inf))
 
@@ -71,7 +71,7 @@ class AdaptedDistribution(OutputDistribution):
 
     def normal_score(self, value: ArrayLike) -> Array:
         """Normal score, by the best way that the distribution offers; infinite out of support."""
-        value = jnp.asarray(value, jnp.result_type(float, value))
+        value = jnp.asarray(self._fitting("value", value), jnp.result_type(float, value))
         low, high = self.bounds
         score = normal_score(self.base, safe_values(self.support, value)[1])
         score = jnp.where(value <= low, -jnp.inf, jnp.where(value >= high, jnp.inf, score))

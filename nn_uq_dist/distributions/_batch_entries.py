@@ -35,7 +35,8 @@ def _parts(distribution: dist.Distribution) -> dict[str, Any]:
 
     Transformed distributions and mixtures of NumPyro keep none.
     """
-    kind, kept = type(distribution), distribution.__dict__
+    kind: Any = type(distribution)
+    kept = distribution.__dict__
     names = constructor_arguments(kind)
     if not all(name in kept for name in names):
         names = kind.gather_pytree_data_fields()

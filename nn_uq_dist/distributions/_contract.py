@@ -61,9 +61,16 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
             value = jnp.asarray(kwargs["value"] if "value" in kwargs else args[0])
             fixed, value = jax.tree.map(lax.stop_gradient, (self, value))
             at: Any = np.asarray(value) if is_concrete(fixed, value) else value
-            mask = fixed._validate_sample(at)  # noqa: SLF001 (as NumPyro's decorator)
-        if is_concrete(mask) and np.asarray(mask).all():
-            return logs
+            mask = fixed.support(at)
+        if is_concrete(mask):
+            if np.asarray(mask).all():
+                return logs
+            # In the words of NumPyro, which would name a line of ours.
+            checks.warn(
+                "Out-of-support values provided to log prob method. The value argument should be "
+                "within the support.",
+                UserWarning,
+            )
         # A parameter that is NaN, which is in no support, is no reason for a density of zero.
         return jnp.where(mask | jnp.isnan(logs), logs, -jnp.inf)
 
@@ -195,7 +202,8 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
                 if strict:
                     # Raises: values are not known under `jit`.
                     super().validate_args(strict)
-            elif not np.all(constraint(np.asarray(value))):
+            # NumPyro's constraint of vectors cannot be asked about no values.
+            elif np.size(value) and not np.all(constraint(np.asarray(value))):
                 checks.require_finite(name, value)
                 raise ValueError(
                     f"{name} must fulfill the constraint {constraint}, got {value}; see "
