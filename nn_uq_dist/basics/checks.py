@@ -13,14 +13,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 from jax.typing import ArrayLike
 
-_PACKAGE = str(Path(__file__).parents[1])
+# Not the line of a user: in this package, or in one that calls it.
+_LIBRARIES = tuple(
+    str(Path(place).parent) for place in (Path(__file__).parent, numpyro.__file__, jax.__file__)
+)
 
 
-def warn(message: str) -> None:
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     """Warn of numbers that are missing, at the line of the user."""
-    warnings.warn(message, RuntimeWarning, skip_file_prefixes=(_PACKAGE,))
+    warnings.warn(message, category, skip_file_prefixes=_LIBRARIES)
 
 
 def is_concrete(*values: object) -> bool:

@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics.checks import is_concrete
+from nn_uq_dist.basics.checks import is_concrete, warn
 from nn_uq_dist.basics.row_algebra import in_squared_units, namespace, products, times_square
 
 type FloatArray = NDArray[np.float64]
@@ -92,9 +92,20 @@ def one_program[T](function: Callable[..., T], *, in_own_type: bool = False) -> 
 
 
 # What a type can represent is asked of the type itself.
-as_variances = one_program(times_square, in_own_type=True)
+_as_variances = one_program(times_square, in_own_type=True)
 as_covariance = one_program(in_squared_units, in_own_type=True)
 squares = one_program(products, in_own_type=True)
+
+
+def as_variances(in_units: Any, unit: Any) -> Any:
+    """Variances in these squared units; NaN, and a warning, where their type has no such number."""
+    found = _as_variances(in_units, unit)
+    if is_concrete(found) and (np.isnan(found) & ~np.isnan(in_units)).any():
+        warn(
+            f"some variances are NaN, as {found.dtype} has no numbers as small or as large; take "
+            f"standard deviations, or other units"
+        )
+    return found
 
 
 @partial(jax.jit, static_argnums=0)

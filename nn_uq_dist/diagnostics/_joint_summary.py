@@ -109,7 +109,7 @@ def joint_summary(
     linearization: LinearModel,
     draws: arguments.NetworkDraws,
     key: jax.Array,
-    joint: JointDistribution,
+    joint: JointDistribution | None = None,
     *,
     output_names: Sequence[str] | None = None,
     progress: bool = True,
@@ -132,9 +132,9 @@ def joint_summary(
     key
         JAX random key of the exact linear draws.
     joint
-        Joint distribution of the outputs to judge, such as ``linearization.joint()`` or
-        ``linearization.gaussian_copula()``, without a batch shape. Its `kind` replaces "copula"
-        below.
+        Joint distribution of the outputs to judge, without a batch shape, such as
+        ``linearization.gaussian_copula()``. Default: ``linearization.joint()``. Its `kind` replaces
+        "copula" below.
     output_names
         Names of the outputs. Default: those of the model, else ``y[0]``, ``y[1]``, ...
     progress
@@ -214,6 +214,7 @@ def joint_summary(
     arguments.require_numbers("joint_summary", linearization, draws, key, joint)
     remedy = "take one point: joint_summary(model[i], draws[:, i], ...), or with pairs[i]"
     size = arguments.as_model(linearization, remedy).num_outputs
+    joint = linearization.joint() if joint is None else joint
     values = arguments.as_draws(linearization, draws, (size,))
     names = arguments.names_of_outputs(linearization, output_names, size)
     key = checks.as_key("key", key)

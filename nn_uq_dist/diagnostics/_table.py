@@ -89,7 +89,7 @@ def table(
     arguments.require_numbers("table", marginals, limits, quantiles)
     distribution, shape = arguments.as_marginals(marginals, batched=True)
     names = arguments.names_of_outputs(marginals, output_names, shape[-1])
-    if not isinstance(upper, bool):
+    if not isinstance(upper, bool | np.bool_):
         raise TypeError(f"upper must be True or False, got {upper!r}; leave it out")
     of_outputs = arguments.limits_of(limits, names)
     of_all = np.array(sorted({limit for limits in of_outputs for limit in limits}))

@@ -66,6 +66,10 @@ def marginal_verdict(
     if not np.isfinite(row["kolmogorov_smirnov", "monte_carlo"]):
         return Verdict("unknown", "the analytic distribution is not defined")
     if row["sd", "monte_carlo"] == 0:
+        off = abs(row["mean", "error"]) + row["sd", "analytic"]
+        # Those of a constant about zero are as narrow as variances may be.
+        if off <= ROUNDINGS * eps * abs(row["mean", "monte_carlo"]) + eps**2.5:
+            return Verdict("noise", "noise: constant, as all draws")
         return Verdict("linearization", "linearization, large: all draws are equal")
     distance, sd = row["kolmogorov_smirnov", "monte_carlo"], row["sd", "monte_carlo"]
     # Of probabilities, and of values in standard deviations.

@@ -58,7 +58,7 @@ def as_marginals(
     if isinstance(marginals, JointDistribution):
         distribution = _marginals_of("marginals", marginals)
     elif not isinstance(marginals, Distribution) and hasattr(marginals, "marginals"):
-        distribution = marginals.marginals()
+        distribution = _of_model(marginals)
     if not isinstance(distribution, Distribution):
         raise TypeError(
             "marginals must be a LinearizedMarginal or a Linearization, got "
@@ -77,6 +77,26 @@ def as_marginals(
         in_a_row = np.unravel_index(np.arange(math.prod(shape)), shape)
         found = as_output_distribution(distributions.batch_entries(found, in_a_row))
     return found, shape or (1,)
+
+
+def _of_model(model: HasMarginals) -> Any:
+    """The marginals of a model; those of constant outputs, which have none, are a rounding wide."""
+    try:
+        return model.marginals()
+    except ValueError:
+        if not isinstance(model, LinearModel):
+            raise
+        constant = np.asarray(model.variance) == 0
+        if not constant.any():
+            raise
+        info = np.finfo(model.mean.dtype)
+        rounding = np.maximum(info.eps * np.abs(model.mean), 10 * np.sqrt(info.tiny))
+        names = [name for name, of in zip(model.output_names, constant.T, strict=True) if of.any()]
+        checks.warn(
+            f"the linearization has no sensitivity of {', '.join(names)}, shown as constant to a "
+            f"rounding; if draws of the network vary, ask the linearization as corrected by pairs"
+        )
+        return model.marginals(np.where(constant, rounding, 0))
 
 
 def as_joint_marginals(joint: object, num_outputs: int) -> OutputDistribution:

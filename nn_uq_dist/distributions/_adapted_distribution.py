@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
@@ -11,8 +12,9 @@ from numpyro.distributions import constraints
 
 from nn_uq_dist.basics.concrete import nan_unless
 from nn_uq_dist.basics.normal_scores import from_normal_score, missing_functions, normal_score
+from nn_uq_dist.basics.row_algebra import products
 from nn_uq_dist.distributions._contract import safe_values, validate_sample
-from nn_uq_dist.distributions._contract_output import OutputDistribution
+from nn_uq_dist.distributions._contract_output import Moments, OutputDistribution, moments_of
 
 
 class AdaptedDistribution(OutputDistribution):
@@ -55,7 +57,7 @@ class AdaptedDistribution(OutputDistribution):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density, ``-inf`` outside the support."""
-        value = jnp.asarray(value)
+        value = jnp.asarray(self._fitting("value", value))
         inside, safe = safe_values(self.support, value)
         return _nan_kept(value, jnp.where(inside, self.base.log_prob(safe), -jnp.inf))
 
@@ -69,7 +71,7 @@ class AdaptedDistribution(OutputDistribution):
 
     def normal_score(self, value: ArrayLike) -> Array:
         """Normal score, by the best way that the distribution offers; infinite out of support."""
-        value = jnp.asarray(value, jnp.result_type(float, value))
+        value = jnp.asarray(self._fitting("value", value), jnp.result_type(float, value))
         low, high = self.bounds
         score = normal_score(self.base, safe_values(self.support, value)[1])
         score = jnp.where(value <= low, -jnp.inf, jnp.where(value >= high, jnp.inf, score))
@@ -81,26 +83,66 @@ class AdaptedDistribution(OutputDistribution):
 
     @property
     def mean(self) -> Array:
-        """Mean of the distribution."""
-        return jnp.broadcast_to(self.base.mean, self.batch_shape)
+        """Mean: NumPyro's or, where it has none, by quadrature; NaN without a finite variance."""
+        try:
+            return jnp.broadcast_to(self.base.mean, self.batch_shape)
+        except NotImplementedError:
+            return self._own_moments()[0]
 
     @property
     def variance(self) -> Array:
-        """Variance of the distribution."""
-        return jnp.broadcast_to(self.base.variance, self.batch_shape)
+        """Variance, as the mean."""
+        try:
+            return jnp.broadcast_to(self.base.variance, self.batch_shape)
+        except NotImplementedError:
+            return self._own_moments()[1]
+
+    def _own_moments(self) -> tuple[Array, Array]:
+        """Mean and variance by quadrature, with nodes that move with two quantiles."""
+        low, high = (self.from_normal_score(jnp.full(self.batch_shape, z)) for z in (-1.0, 1.0))
+        rule = self._rule_about((low + high) / 2, (high - low) / 2)
+        moments = moments_of(rule, self.log_prob(rule.values))
+        # One program: some twenty operations would be one each.
+        return _with_finite_variance(moments)
 
     def kinks(self) -> Array:
         """The middle of a Laplace distribution; none else."""
         base: Any = self.base
         while isinstance(base, dist.ExpandedDistribution | dist.Independent):
             base = base.base_dist
-        count = 1 if isinstance(base, dist.Laplace) else 0
-        return jnp.broadcast_to(self.mean, (count, *self.batch_shape))
+        if isinstance(base, dist.Laplace):
+            return jnp.broadcast_to(self.mean, (1, *self.batch_shape))
+        return super().kinks()
 
 
 def _nan_kept(value: Array, result: Array) -> Array:
     """The result, but for NaN, which stays NaN and has the derivative NaN."""
     return jnp.where(jnp.isnan(value), nan_unless(~jnp.isnan(value), value), result)
+
+
+@jax.jit
+def _with_finite_variance(moments: Moments) -> tuple[Array, Array]:
+    """Mean and variance; NaN if the outer half of the decades of probability adds much to these.
+
+    With heavy tails each decade adds about as much as the one before: there is no variance, or what
+    is beyond the nodes counts.
+    """
+    order = jnp.argsort(moments.deviations, axis=0)
+    probabilities, deviations = (
+        jnp.take_along_axis(part, order, axis=0)
+        for part in (moments.probabilities, moments.deviations)
+    )
+    terms = probabilities * deviations**2
+
+    def outer(terms: Array, probabilities: Array) -> Array:
+        beyond = jnp.cumsum(probabilities, axis=0)
+        least = jnp.min(jnp.where(beyond > 0, beyond, 1), axis=0)
+        return jnp.sum(jnp.where(beyond <= jnp.sqrt(least), terms, 0), axis=0)
+
+    both = outer(terms, probabilities) + outer(terms[::-1], probabilities[::-1])
+    converges = both < 3e-3 * jnp.sum(terms, axis=0)
+    variance = products(moments.standard_deviation)
+    return nan_unless(converges, moments.mean), nan_unless(converges, variance)
 
 
 def as_output_distribution(
@@ -111,7 +153,7 @@ def as_output_distribution(
     Parameters
     ----------
     distribution : numpyro.distributions.Distribution
-        Univariate and continuous, with ``cdf`` and ``icdf``, mean and variance.
+        Univariate and continuous, with ``cdf`` and ``icdf``.
     name : str
         What messages call it.
 

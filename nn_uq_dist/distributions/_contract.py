@@ -26,6 +26,7 @@ from nn_uq_dist.basics.pytree import in_order
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions._batch_entries import (
     constructor_arguments,
+    drop_lost_axes,
     made,
     rebuilt_entries,
     shape_of_parameters,
@@ -60,9 +61,16 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
             value = jnp.asarray(kwargs["value"] if "value" in kwargs else args[0])
             fixed, value = jax.tree.map(lax.stop_gradient, (self, value))
             at: Any = np.asarray(value) if is_concrete(fixed, value) else value
-            mask = fixed._validate_sample(at)  # noqa: SLF001 (as NumPyro's decorator)
-        if is_concrete(mask) and np.asarray(mask).all():
-            return logs
+            mask = fixed.support(at)
+        if is_concrete(mask):
+            if np.asarray(mask).all():
+                return logs
+            # In the words of NumPyro, which would name a line of ours.
+            checks.warn(
+                "Out-of-support values provided to log prob method. The value argument should be "
+                "within the support.",
+                UserWarning,
+            )
         # A parameter that is NaN, which is in no support, is no reason for a density of zero.
         return jnp.where(mask | jnp.isnan(logs), logs, -jnp.inf)
 
@@ -114,16 +122,11 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
 
     @classmethod
     def tree_unflatten(cls, aux_data: tuple[Any, ...], params: tuple[Any, ...]) -> Self:
-        """Parts of NumPyro lose those batch axes, too, that their parameters have lost.
-
-        NumPyro keeps the batch shape in a private attribute, and has no way to set it.
-        """
+        """Parts of NumPyro lose those batch axes, too, that their parameters have lost."""
         distribution = super().tree_unflatten(aux_data, params)
         for part in params:
             if isinstance(part, dist.Distribution) and not isinstance(part, Distribution):
-                shape = shape_of_parameters(part)
-                if shape is not None and len(shape) < len(part.batch_shape):
-                    part._batch_shape = shape  # noqa: SLF001
+                drop_lost_axes(part)
         if distribution._batch_shape is None:  # noqa: SLF001
             distribution._batch_shape = shape_of_parameters(distribution) or ()  # noqa: SLF001
         return distribution
@@ -199,7 +202,8 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
                 if strict:
                     # Raises: values are not known under `jit`.
                     super().validate_args(strict)
-            elif not np.all(constraint(np.asarray(value))):
+            # NumPyro's constraint of vectors cannot be asked about no values.
+            elif np.size(value) and not np.all(constraint(np.asarray(value))):
                 checks.require_finite(name, value)
                 raise ValueError(
                     f"{name} must fulfill the constraint {constraint}, got {value}; see "

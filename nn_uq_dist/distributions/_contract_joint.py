@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import evaluated_now, nan_unless
+from nn_uq_dist.distributions._adapted_distribution import as_output_distribution
 from nn_uq_dist.distributions._batch_entries import batch_entries
 from nn_uq_dist.distributions._contract import Distribution
 
@@ -87,12 +88,12 @@ class JointDistribution(Distribution):
     @property
     def mean(self) -> Array:
         """Means of the marginals, shape ``batch_shape + (N_y,)``."""
-        return jnp.broadcast_to(self.marginals.mean, self.shape())
+        return jnp.broadcast_to(as_output_distribution(self.marginals).mean, self.shape())
 
     @property
     def variance(self) -> Array:
         """Variances of the marginals, shape ``batch_shape + (N_y,)``."""
-        return jnp.broadcast_to(self.marginals.variance, self.shape())
+        return jnp.broadcast_to(as_output_distribution(self.marginals).variance, self.shape())
 
 
 def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:

@@ -251,11 +251,17 @@ class OutputDistribution(Distribution):
         loc, scale : Array, optional
             Mean and standard deviation of the normal scores that matter. Default: 0 and 1.
         """
+        return self._rule_about(self.mean, self.standard_deviation, loc, scale)
+
+    def _rule_about(
+        self, middle: Array, spread: Array, loc: Array | None = None, scale: Array | None = None
+    ) -> ValueRule:
+        """The rule whose nodes move with this middle where the support has no ends."""
         scores: Any = _ENDS.astype(self._dtype).reshape(-1, *(1,) * len(self.batch_shape))
         if loc is not None and scale is not None:
             scores = loc + scale * scores
         ends = self.approximate_quantile(scores)
-        return rule_between(ends, self.kinks(), *self.bounds, self.mean, self.standard_deviation)
+        return rule_between(ends, self.kinks(), *self.bounds, middle, spread)
 
     def moments(self) -> Moments:
         """Mean and deviations of the values, by quadrature."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
@@ -107,6 +108,22 @@ class IndependentOutputs(dist.Independent):
 
     NumPyro's own class keeps the bounds of the first trace where the site is latent.
     """
+
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log density of values with all event axes; one of these does not broadcast.
+
+        A sum over axes that the distribution has and the value has not would count values more than
+        once, without a word.
+        """
+        shape, event_shape = np.shape(value), self.event_shape
+        if shape[max(len(shape) - len(event_shape), 0) :] != event_shape:
+            raise ValueError(
+                f"value must have shape (..., {', '.join(map(str, event_shape))}), one entry per "
+                f"output, got {shape}; pass as many. A parameter with axes, used inside of a "
+                f"network, makes outputs: pass it as an input, such as dist.Delta(parameter)"
+            )
+        found: Array = super().log_prob(value)
+        return found
 
     @property
     def support(self) -> constraints.Constraint:

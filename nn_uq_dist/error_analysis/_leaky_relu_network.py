@@ -88,7 +88,7 @@ class LeakyReLUNetwork:
         skip_connection: bool = False,
         output_bias: ArrayLike | None = None,
     ) -> None:
-        if not isinstance(skip_connection, bool):
+        if not isinstance(skip_connection, bool | np.bool_):
             raise TypeError(
                 f"skip_connection must be True or False, got {type(skip_connection).__name__}; it "
                 f"is static and cannot be traced"

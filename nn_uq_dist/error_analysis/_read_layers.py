@@ -124,7 +124,7 @@ class _Reader:
             low, high = (_multiple(part, sign.of) for part in cases)
             return self.activated(sign.of, *((low, high) if sign.positive else (high, low)))
         if name == "max":
-            moving = (part for part in given if isinstance(part, _Affine))
+            moving = (part for part in given if isinstance(part, _Affine) and not _is_zero(part))
             of = max(moving, key=lambda part: abs(part.factor))
             factors = [_multiple(part, of) for part in given]
             return self.activated(of, min(factors), max(factors))
@@ -233,7 +233,10 @@ def _multiple(part: Any, of: _Affine) -> float:
 
 
 def _is_zero(part: Any) -> bool:
-    return not isinstance(part, _Affine | _Sign) and is_concrete(part) and not np.any(part)
+    """Whether a value is known to be zero, also as a multiple of what depends on the input."""
+    parts = [part.const, *part.linear.values()] if isinstance(part, _Affine) else [part]
+    is_known = not isinstance(part, _Sign) and is_concrete(parts)
+    return is_known and not any(np.any(number) for number in parts)
 
 
 def _unreadable(what: str) -> ValueError:

@@ -195,6 +195,7 @@ def sobol_indices(
         found = np.zeros((4, flat.num_outputs, of_input.max() + 1))
         with np.errstate(all="ignore"):
             unit = np.abs(np.stack([first, second]) - origin).max(axis=(0, 1))
+            constant = np.flatnonzero(unit == 0)
             unit = np.where(unit > 0, unit, np.nan)
             a, b = (first - origin) / unit, (second - origin) / unit
             found += 0 * unit[:, None]
@@ -207,6 +208,11 @@ def sobol_indices(
             f"{num_bad} of {space.num_runs * flat.num_outputs} network outputs drawn are NaN or "
             f"infinite, and indices of these outputs are NaN; check the network over the range of "
             f"its input"
+        )
+    if constant.size:
+        checks.warn(
+            f"outputs {', '.join(flat.structure.names[k] for k in constant)} are the same in all "
+            f"runs, and their indices are NaN: there is no variance to share; leave them out"
         )
     names = [
         _group_name([space.distribution.names[i] for i in np.flatnonzero(of_input == group)])

@@ -229,10 +229,10 @@ def checked_network(network: Any, taken: Any) -> tuple[Any, OutputStructure, jnp
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             at = f" at output{jax.tree_util.keystr(path)}" if path else ""
             raise TypeError(
-                f"network must return real floats, got dtype {leaf.dtype}{at}, which has no "
-                f"derivative; return the continuous output, such as logits instead of labels, a "
-                f"margin, whose limit is 0, instead of True and False, real and imaginary parts, "
-                f"or the first of (output, state)"
+                f"network must return real floats, got dtype {leaf.dtype}{at}; return the "
+                f"continuous output, such as logits instead of labels, a margin, whose limit is 0, "
+                f"instead of True and False, real and imaginary parts, the first of (output, "
+                f"state), or, for draws alone, output.astype(float)"
             )
     dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(output)))
     return network, structure, dtype

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution
@@ -111,10 +112,16 @@ def linearize(
             f"network must be a pure function, got one in which a call affects the next; {REMEDY}"
         ) from error
     where = "mean input" if at is None else "at"
-    remedy = f"check the weights of the network and the {where}"
+    remedy = f"check its weights, and whether numbers within it are too large for {value.dtype}"
+    if checks.is_concrete(value) and not np.isfinite(np.asarray(value)).all():
+        taken = jax.tree.leaves(distribution.network_input(point))
+        if not all(
+            np.isfinite(part).all() for part in taken if jnp.issubdtype(part.dtype, jnp.inexact)
+        ):
+            remedy = "what it takes there is not finite either: check the parameters of f"
     checks.require_finite(f"network({where})", value, remedy, lambda: (flat.structure.names,))
     what = f"the Jacobian of network at the {where}"
-    names = flat.structure, distribution
+    names, remedy = (flat.structure, distribution), "pass at=, a point near by that has one"
     checks.require_finite(what, jacobian, remedy, lambda: tuple(part.names for part in names))
     if at is not None:
         value = value + matvec(jacobian, distribution.mean - point)

@@ -175,9 +175,7 @@ def paired_draws(
             f"points must be 'random' or 'sobol', got {points!r}; pass one of these words"
         )
     num_samples, batch_size = as_counts(num_samples, batch_size)
-    randomizations = 0
-    if points == "sobol":
-        randomizations = _sequences(num_samples, num_randomizations)
+    randomizations = _sequences(points, num_samples, num_randomizations)
     key = checks.as_key("key", key)
     cube = None
     if randomizations:
@@ -226,8 +224,15 @@ def paired_draws(
     )
 
 
-def _sequences(num_samples: int, wanted: int | None) -> int:
-    """Number of Sobol sequences, which must divide the number of samples."""
+def _sequences(points: Points, num_samples: int, wanted: int | None) -> int:
+    """Number of Sobol sequences, which must divide the number of samples; 0 of random points."""
+    if points == "random":
+        if wanted is not None:
+            raise ValueError(
+                f"num_randomizations must be None for random points, got {wanted}; leave it out, "
+                f"or pass points='sobol'"
+            )
+        return 0
     if wanted is None:
         possible = range(_MOST_SEQUENCES, _FEWEST_SEQUENCES - 1, -1)
         wanted = next((k for k in possible if num_samples % k == 0), _MOST_SEQUENCES)

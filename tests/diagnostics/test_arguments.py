@@ -53,8 +53,7 @@ WRONG = [
     (to_datatree, "distribution", np.zeros(3), TypeError, NO_DISTRIBUTION),
     (to_datatree, "distribution", COPULA.condition(0, 1.0), ValueError, "have other means"),
     (joint_summary, "key", 3, TypeError, "key must be a JAX random key, got int"),
-    (joint_summary, "joint", None, TypeError, rf"{NO_JOINT}NoneType; pass .*\.joint\(\)"),
-    (joint_summary, "joint", NORMAL, TypeError, f"{NO_JOINT}Normal"),
+    (joint_summary, "joint", NORMAL, TypeError, rf"{NO_JOINT}Normal; pass .*\.joint\(\)"),
     (joint_summary, "joint", COPULA, ValueError, r"shape \(N_y,\) = \(2,\), got \(\) and \(3"),
     (joint_summary, "linearization", 3, TypeError, NO_MODEL),
     (sensitivity, "linearization", 3, TypeError, NO_MODEL),
@@ -90,10 +89,28 @@ def test_traced_arguments_are_refused():
                 jax.jit(lambda x, f=function, right=right, n=name: f(**right | {n: x}))(right[name])
 
 
-def test_constant_outputs_and_pairs_of_another_input_are_refused():
-    constant = nuq.Linearization(np.zeros(2), 0 * JACOBIAN, LIN.input)
-    with pytest.raises(ValueError, match="every output must vary"):
-        to_datatree(constant, **DRAWS)
+@pytest.mark.parametrize("loc", [0.0, 3.0])
+def test_constant_outputs_are_shown_and_named(loc):
+    model = nuq.linearize(lambda x: jnp.stack([x[0], 0 * x[0] + loc, x[1]]), LIN.input)
+    draws = np.array(model.sample(jax.random.key(0), (1000,)))
+    with pytest.warns(RuntimeWarning, match=r"no sensitivity of y\[1\], shown as constant"):
+        shown = nuq.diagnostics.table(model, limits=loc + 1)
+    spread = LIN.input.standard_deviation[:2]
+    np.testing.assert_allclose(shown["sd"][["y[0]", "y[2]"]], spread, rtol=1e-5)
+    expected = [loc, 0, loc, loc, loc, 0]
+    np.testing.assert_allclose(shown.loc["y[1]"], expected, rtol=1e-6, atol=1e-6)
+    with pytest.warns(RuntimeWarning, match=r"no sensitivity of y\[1\]"):
+        words = summary(model, draws)["verdict", "words"]
+    assert words["y[1]"] == "noise: constant, as all draws"
+    draws[:, 1] += draws[:, 0]
+    with pytest.warns(RuntimeWarning, match=r"no sensitivity of y\[1\]"):
+        words = summary(model, draws)["verdict", "words"]
+    assert words["y[1]"].startswith("linearization, large: sd 100% too narrow")
+    with pytest.warns(RuntimeWarning, match=r"no sensitivity of y\[1\]"):
+        nuq.plots.plot_tails(model, draws, outputs=[0])
+
+
+def test_pairs_of_another_input_are_refused():
     wide, narrow = (nuq.linearize(jnp.tanh, nuq.Input.box(jnp.zeros(2), b)) for b in (0.8, 0.5))
     pairs = nuq.paired_draws(jnp.tanh, wide, jax.random.key(0), 200, progress=False)
     for show in (

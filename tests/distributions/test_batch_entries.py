@@ -1,10 +1,13 @@
 """Entries of batches: `distribution[index]` has the log densities of the batch at that index."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from numpyro.distributions import constraints
 
 import nn_uq_dist as nuq
 from nn_uq_dist.distributions import batch_entries
@@ -37,6 +40,28 @@ LAWS = {
     "truncated": lambda: dist.TruncatedNormal(
         jnp.arange(3.0), jnp.ones((2, 1)), low=-1.0, high=4.0
     ),
+}
+# Of NumPyro, without the arguments of their constructor or without moments.
+WRAPPED = {
+    "transformed": lambda: dist.TransformedDistribution(
+        dist.Normal(LOC, 1.0), dist.transforms.AffineTransform(1.0, LOC + 1)
+    ),
+    "transformed, shared base": lambda: dist.TransformedDistribution(
+        dist.Normal(0.0, 1.0), dist.transforms.AffineTransform(LOC, 1.0)
+    ),
+    "mixture of one family": lambda: dist.MixtureSameFamily(
+        dist.Categorical(jnp.array([[0.2, 0.8], [0.5, 0.5], [0.1, 0.9]])),
+        dist.Normal(jnp.stack([LOC, -LOC], -1), 1.0),
+    ),
+    "mixture, shared components": lambda: dist.MixtureSameFamily(
+        dist.Categorical(jnp.stack([LOC + 1, 9 - LOC], -1) / 10),
+        dist.Normal(jnp.array([0.0, 1.0]), 1.0),
+    ),
+    "mixture": lambda: dist.MixtureGeneral(
+        dist.Categorical(jnp.array([0.2, 0.8])), [dist.Normal(LOC, 1.0), dist.Laplace(0.0, 1.0)]
+    ),
+    "masked": lambda: dist.Normal(LOC, 1.0).mask(LOC > 2),
+    "other arguments": lambda: dist.BetaProportion((LOC + 1) / 8, 3.0),
 }
 INDICES = {
     "entry": (1, 2),
@@ -75,13 +100,15 @@ def test_entries_have_their_moments(name):
 
 
 # Distributions that mean and variance do not determine.
-@pytest.mark.parametrize("name", ["corrected", "joint of two", "copula", "truncated"])
+@pytest.mark.parametrize("name", ["corrected", "joint of two", "copula", "truncated", *WRAPPED])
 def test_entries_have_their_densities(name):
-    distribution, index = LAWS[name](), INDICES["two lists"]
-    expected = evaluate(distribution, "log_prob", jnp.full(distribution.shape(), 0.3))[index]
-    part = batch_entries(distribution, index)
-    found = evaluate(part, "log_prob", jnp.full(part.shape(), 0.3))
-    np.testing.assert_allclose(found, expected, rtol=2e-5)
+    distribution = (LAWS | WRAPPED)[name]()
+    expected = evaluate(distribution, "log_prob", jnp.full(distribution.shape(), 0.3))
+    for index in (INDICES["two lists"], 1):
+        part = batch_entries(distribution, index)
+        found = evaluate(part, "log_prob", jnp.full(part.shape(), 0.3))
+        np.testing.assert_allclose(found, expected[index], rtol=2e-5)
+        assert part.sample(jax.random.key(0)).shape == part.shape()
 
 
 def test_shared_parameters_stay_shared_and_known_numbers_known():
@@ -91,9 +118,14 @@ def test_shared_parameters_stay_shared_and_known_numbers_known():
     assert isinstance(LAWS["known numbers"]()[1].weights, np.ndarray)
 
 
-HIDDEN = dist.TransformedDistribution(
-    dist.Normal(jnp.zeros(3), 1.0), dist.transforms.ExpTransform()
-)
+class Hidden(dist.Distribution):
+    """A multivariate distribution that does not keep an argument."""
+
+    arg_constraints: ClassVar = {"loc": constraints.real_vector}
+
+    def __init__(self, center):
+        self.loc = center
+        super().__init__(center.shape[:-1], center.shape[-1:])
 
 
 @pytest.mark.parametrize(
@@ -102,7 +134,11 @@ HIDDEN = dist.TransformedDistribution(
         (lambda: nuq.LinearizedMarginal(0.0, [1.0])[0], TypeError, "needs batch axes"),
         (lambda: LAWS["linearized"]()[0, 3], IndexError, r"fit the batch shape \(2, 3\)"),
         (lambda: jax.jit(LAWS["linearized"]().__getitem__)(0), TypeError, "known, got a traced"),
-        (lambda: batch_entries(HIDDEN, 0), TypeError, "arguments .* got TransformedDistribution w"),
+        (
+            lambda: batch_entries(Hidden(LOC), 0),
+            TypeError,
+            "are univariate or .* got Hidden with cen",
+        ),
     ],
 )
 def test_mistakes(call, error, message):

@@ -436,8 +436,9 @@ def test_at_and_beyond_the_bounds(name):
         assert not np.isnan(d.log_prob(x)).any()
         assert not np.isnan(jax.grad(lambda x: d.log_prob(x).sum())(x)).any()
     far = np.full(d.event_shape, -99.0)
-    with pytest.warns(UserWarning, match="Out-of-support values"):
+    with pytest.warns(UserWarning, match="Out-of-support values") as warned:
         assert (np.asarray(d.log_prob(far)) == -np.inf).all()
+    assert {warning.filename for warning in warned} == {__file__}  # the line of the user
     with pytest.warns(UserWarning, match="Out-of-support values"):  # what is known while tracing
         jax.jit(lambda: make(name).log_prob(far))()
 

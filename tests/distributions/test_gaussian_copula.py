@@ -8,6 +8,7 @@ import pytest
 import scipy.special
 import scipy.stats
 from jax.test_util import check_grads
+from numpyro.distributions.transforms import ExpTransform
 
 from nn_uq_dist import GaussianCopulaJoint, LinearizedMarginal
 from nn_uq_dist.distributions import GaussianCopulaConditional, clipped_correlation
@@ -148,6 +149,17 @@ FAMILIES = {
         lambda: dist.TruncatedNormal(jnp.zeros(2), jnp.array([1.0, 2.0]), low=-1.0, high=2.0),
         [scipy.stats.truncnorm(-1, 2), scipy.stats.truncnorm(-0.5, 1, scale=2)],
     ),
+    # NumPyro has no moments of these, and does not keep the arguments of the first.
+    "transformed": (
+        lambda: dist.TransformedDistribution(
+            dist.Normal(jnp.array([0.1, 0.5]), jnp.array([0.6, 0.4])), ExpTransform()
+        ),
+        [scipy.stats.lognorm(s, scale=np.exp(m)) for m, s in ((0.1, 0.6), (0.5, 0.4))],
+    ),
+    "truncated logistic": (
+        lambda: dist.TruncatedDistribution(dist.Logistic(0.0, jnp.array([1.0, 2.0])), low=0.0),
+        [scipy.stats.halflogistic(scale=s) for s in (1, 2)],
+    ),
 }
 R2 = equicorrelated(2, -0.6)
 
@@ -178,6 +190,23 @@ def test_other_marginals_by_the_copula_formula(make, known):
     conditional = scipy.stats.norm(-0.6 * scores[0, 0], 0.8).cdf(scores[:, 1:])
     found = evaluate(rest, "marginal_cdf", points[:, 1:])
     np.testing.assert_allclose(found, conditional, rtol=1e-8)
+    second = evaluate(joint.marginalize(1), "log_prob", points[:, 1:])
+    np.testing.assert_allclose(second, known[1].logpdf(points[:, 1]), rtol=1e-8)
+
+
+def test_vmap_over_copulas_with_parts_of_parts():
+    loc = jnp.arange(12.0).reshape(4, 3) / 5
+    base, r = dist.Normal(loc, jnp.ones((4, 3))), equicorrelated(3, 0.5)
+    for marginals in (
+        dist.TransformedDistribution(base, ExpTransform()),
+        dist.TruncatedDistribution(base, low=loc - 1),
+    ):
+        joint = GaussianCopulaJoint(marginals, jnp.broadcast_to(r, (4, 3, 3)))
+        points = jnp.exp(loc)
+        found = jax.vmap(lambda one, x: one.log_prob(x))(joint, points)
+        np.testing.assert_allclose(found, joint.log_prob(points), rtol=1e-5)
+        keys = jax.random.split(jax.random.key(0), 4)
+        assert jax.vmap(lambda one, key: one.sample(key))(joint, keys).shape == (4, 3)
 
 
 @pytest.mark.usefixtures("x64")

@@ -184,7 +184,8 @@ def of_models(unit):
 def test_models_where_variances_leave_the_type():
     expected, _ = of_models(np.float32(1))
     for unit in (np.float32(1e-30), np.float32(1e30)):
-        found, variances = of_models(unit)
+        with pytest.warns(RuntimeWarning, match="variances are NaN, as float32 has no numbers as"):
+            found, variances = of_models(unit)
         for label, value in expected.items():
             np.testing.assert_allclose(found[label], value, rtol=2e-3, atol=2e-3, err_msg=label)
         for variance in variances:
@@ -194,7 +195,8 @@ def test_models_where_variances_leave_the_type():
 def test_variances_below_the_smallest_normal_number_are_nan():
     distribution = nuq.Input.normal([0.0], np.float32(8.2e-20))
     linear = nuq.Linearization([0.0], [[1.0]], distribution)
-    assert np.isnan(linear.variance)
+    with pytest.warns(RuntimeWarning, match="take standard deviations, or other units"):
+        assert np.isnan(linear.variance)
     # A program turns such numbers to zero.
     assert np.isnan(jax.jit(lambda model: model.variance)(linear))
     weights = np.array([[1.0, 2.0], [0.0, 2.0]], np.float32)

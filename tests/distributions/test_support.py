@@ -167,3 +167,25 @@ def test_bijections_to_vector_supports(distribution):
     shifted = jax.jit(lambda s: jax.tree.map(lambda bound: bound + 1.0, s))(support)
     assert type(shifted) is type(support)
     np.testing.assert_allclose(shifted.lower_bound, np.add(support.lower_bound, 1.0))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5, 1), (2,), (3, 1)])
+def test_values_with_another_number_of_outputs_are_refused(shape):
+    event = nuq.LinearizedMarginal(jnp.zeros((2, 3)), [1.0]).to_event(1)
+    for log_prob in (event.log_prob, jax.jit(event.log_prob)):
+        with pytest.raises(ValueError, match=r"value must have shape \(..., 3\), one entry per"):
+            log_prob(jnp.zeros(shape))
+
+
+def test_a_parameter_with_an_axis_makes_no_outputs_without_a_word():
+    # As when a latent site with three values is enumerated.
+    scales, value = jnp.array([0.8, 1.0, 1.2]), jnp.array([0.9])
+    box = nuq.Input.box([1.0], 0.5)
+    inside = nuq.linearize(lambda x: jnp.array([scales * x[0]]), box)
+    with pytest.raises(ValueError, match=r"got \(1,\); .* pass it as an input, such as dist.Delta"):
+        inside.marginals().to_event(1).log_prob(value)
+    parts = {"s": dist.Delta(scales[:, None]).to_event(1), "x": box}
+    as_input = nuq.linearize(lambda part: part["s"] * part["x"], parts)
+    found = as_input.marginals().to_event(1).log_prob(value)
+    # Uniform on half a scale to one and a half.
+    np.testing.assert_allclose(found, -np.log(scales), atol=1e-6)

@@ -133,6 +133,7 @@ NETWORKS = {
     "MLP in a loop": (lambda: mlp(jax.nn.relu, scan=True, use_final_bias=False), 0.0, 3),
     "maximum": (lambda: mlp(lambda x: jnp.maximum(0.3 * x, x)), 0.3, 3),
     "where below zero": (lambda: mlp(lambda x: jnp.where(x < 0, x / 8, x)), 0.125, 3),
+    "of slope zero": (lambda: mlp(lambda x: jax.nn.leaky_relu(x, 0.0)), 0.0, 3),
     "of a multiple": (lambda: mlp(lambda x: 2 * jax.nn.leaky_relu(-3 * x, 0.5)), 0.5, 3),
     "PReLU": (lambda: mlp(eqx.nn.PReLU(0.1)), 0.1, 3),
     "activation at the end": (lambda: mlp(final=jax.nn.leaky_relu), 0.01, 4),

@@ -284,7 +284,7 @@ MISTAKES = {
     ),
     "a network that returns (output, count)": (
         lambda x: (MATRIX @ x, {"count": jnp.array(3)}),
-        "got dtype int32 at output[1]['count'], which has no derivative; return the continuous",
+        "got dtype int32 at output[1]['count']; return the continuous",
     ),
     "a network that returns a distribution": (
         lambda x: dist.Normal(MATRIX @ x, 1.0),
@@ -292,11 +292,15 @@ MISTAKES = {
     ),
     "a network that returns complex numbers": (
         jnp.fft.fft,
-        "got dtype complex64, which has no derivative; return the continuous output, such as",
+        "got dtype complex64; return the continuous output, such as",
     ),
     "weights that are NaN": (
         lambda x: jnp.nan * x,
-        "must be finite, got nan at index (0,) (y[0]); check the weights of the network",
+        "must be finite, got nan at index (0,) (y[0]); check its weights, and whether numbers",
+    ),
+    "no derivative at the mean": (
+        lambda x: jnp.abs(x - x) ** 0.5 + x,
+        "must be finite, got nan at index (0, 0) (y[0], f[0]); pass at=, a point near by that has",
     ),
 }
 

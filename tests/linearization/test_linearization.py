@@ -287,3 +287,9 @@ def test_errors_of_keys_and_sample_shapes():
             distribution.sample(0)
         with pytest.raises(TypeError, match=r"sample_shape must be a tuple, got int 3; pass \(10,"):
             distribution.sample(jax.random.key(0), 3)
+
+
+def test_a_batch_of_no_points_has_distributions():
+    empty = linearize(lambda x: x, Input.box(np.zeros((0, 2)), 1.0))
+    assert empty.marginals().batch_shape == (0, 2)
+    assert empty.gaussian_copula().batch_shape == (0,)

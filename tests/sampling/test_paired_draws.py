@@ -143,6 +143,11 @@ ERRORS = {
         TypeError,
         "linearization must be a Linearization, got Input; pass",
     ),
+    "sequences of random points": (
+        lambda: pair(10, num_randomizations=7),
+        ValueError,
+        "None for random points, got 7; leave",
+    ),
     "points": (lambda: pair(10, points="halton"), ValueError, "'random' or 'sobol', got 'halton'"),
     "sequences": (
         lambda: pair(100, points="sobol", num_randomizations=8),
