@@ -418,3 +418,21 @@ def test_units_that_are_zero_for_most_inputs():
     np.testing.assert_allclose(corrected.marginals().cdf(places), p, atol=0.02)
     assert all("point mass" in remark for remark in corrected.remarks[1:3])
     assert "all draws are equal" in corrected.remarks[3]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_remainders_of_a_linear_network_are_rounding_and_no_noise(size, precision):
+    matrix = jnp.asarray(np.random.default_rng(size).normal(size=(size, size)), precision)
+    mean = jnp.ones(size, precision)
+
+    def network(x):
+        return matrix @ x + 3.0
+
+    lin = nuq.linearize(network, nuq.Input.box(mean, jnp.full_like(mean, 0.5)))
+    pairs = nuq.paired_draws(network, lin, jax.random.key(0), 200, progress=False)
+    joint = lin.corrected(pairs).joint()
+    assert joint.normal_weights is None
+    values = jax.vmap(network)(lin.input.sample(jax.random.key(1), (500,)))
+    exact = -np.linalg.slogdet(np.float64(matrix))[1]
+    # A draw within rounding of an edge may be beyond it.
+    assert np.mean(~(np.abs(joint.log_prob(values) - exact) < 1e-3)) < 0.01
