@@ -146,7 +146,7 @@ class CorrectedLinearization(LinearModel):
             return self.linearization.image(self.own_scale).correlation
         # Known numbers, also while a function that uses them is traced.
         with evaluated_now():
-            matrix = paired_statistics(self.pairs).correlation.value
+            matrix = paired_statistics(self.pairs).correlation_matrix
             if np.isnan(matrix).any():
                 network = np.asarray(usable_pairs(self.pairs)[0], np.float64)
                 network = network.reshape(len(network), *matrix.shape[:-1])

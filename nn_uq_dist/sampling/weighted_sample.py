@@ -47,7 +47,7 @@ from nn_uq_dist.basics.summary_line import summary_line
 Mask = NDArray[np.bool_]
 
 # Directions of the columns with less than this share of the largest variance are rounding errors.
-_NEGLIGIBLE = 1e-10
+NEGLIGIBLE = 1e-10
 # An interval of this many standard errors to either side should hold in 95% of the cases.
 _TWO_SIDED_95 = 1.959963984540054
 
@@ -112,7 +112,7 @@ class WeightedSample:
         mean = columns.mean(axis=1)
         centered = columns - mean[:, None]
         variances, directions = np.linalg.eigh(centered @ centered.T)
-        kept = variances > _NEGLIGIBLE * variances.max(initial=0)
+        kept = variances > NEGLIGIBLE * variances.max(initial=0)
         scaled = directions[:, kept] / np.sqrt(variances[kept])
         basis = scaled.T @ centered
         weights = 1 / used.size - (mean @ scaled) @ basis
