@@ -173,7 +173,8 @@ class ByDistributionFunction(SolvedQuantiles):
         return found
 
     def guess(self, z: Array) -> Array:
-        return z
+        # Of parameters with axes of their own, the shapes do not tell that of the values.
+        return jnp.broadcast_to(z, jax.eval_shape(self.distribution.cdf, z).shape)
 
 
 @jax.custom_jvp
@@ -195,10 +196,11 @@ def _quantile(distribution: SolvedQuantiles, z: Array) -> Array:
     """Solve ``F(x) = Phi(z)`` by Newton steps inside of a bracket, in the tail of ``z``."""
     leaves = jax.tree.leaves(distribution)
     dtype = jnp.result_type(z, *leaves)
-    shape = jnp.broadcast_shapes(jnp.shape(z), *(jnp.shape(leaf) for leaf in leaves))
     limits = jnp.finfo(dtype)
     farthest = special.ndtri(jnp.asarray(limits.tiny, dtype)) / (1 + limits.eps)
-    z = jnp.clip(jnp.broadcast_to(z, shape).astype(dtype), farthest, -farthest)
+    z = jnp.clip(z.astype(dtype), farthest, -farthest)
+    guess = distribution.guess(z)
+    z = jnp.broadcast_to(z, guess.shape)
     is_upper = z > 0
 
     def score_and_log_density(t: Array) -> Pair:
@@ -208,8 +210,8 @@ def _quantile(distribution: SolvedQuantiles, z: Array) -> Array:
         return jnp.where(is_upper, -score, score), distribution.log_prob(x) + log_slope
 
     # Beyond, values over- or underflow.
-    end = jnp.full(shape, math.log(limits.max), dtype)
-    start = jnp.clip(distribution.guess(z), -end, end).astype(dtype)
+    end = jnp.full(z.shape, math.log(limits.max), dtype)
+    start = jnp.clip(guess, -end, end).astype(dtype)
     found = quantile_at_score(z, start, -end, end, score_and_log_density)
     return _placed(distribution, found)[0]
 

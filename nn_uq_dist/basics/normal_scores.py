@@ -1,21 +1,36 @@
 """Normal scores of univariate NumPyro distributions, and values at scores: a table of families."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 from jax.nn import log_sigmoid
-from jax.scipy.special import erf, erfinv, log_ndtr, ndtr, ndtri
+from jax.scipy.special import erf, erfinv, log_ndtr, logsumexp, ndtr, ndtri
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._solved_quantiles import Beta, ByDistributionFunction, Gamma, Student
-from nn_uq_dist.basics.normal_tails import score_from_log_survival, score_from_log_tails
+from nn_uq_dist.basics.checks import refused
+from nn_uq_dist.basics.normal_tails import (
+    log_normal_density,
+    quantile_at_score,
+    score_from_log_survival,
+    score_from_log_tails,
+)
+from nn_uq_dist.basics.pytree import register_frozen
 
 _LOG_2 = math.log(2)
+# Scores beyond have no probability in either type, and logarithms of it with a finite slope.
+_FARTHEST = 1e4
+_fixed = refused(
+    "quantiles of a mixture have derivatives in their normal score, not in the parameters of the "
+    "mixture; keep its components and shares known"
+)
 
 type Function = Callable[[Array], Array]
 
@@ -73,9 +88,17 @@ def normal_score_and_log_prob(distribution: Any, value: ArrayLike) -> tuple[Arra
 
 
 def missing_functions(distribution: dist.Distribution) -> tuple[str, ...]:
-    """Which of ``cdf`` and ``icdf`` would be asked for and are not there."""
+    """Which functions would be asked for and are not there.
+
+    Without ``icdf``, quantiles are solved for by ``cdf`` within the support.
+    """
     if hasattr(distribution, "from_normal_score"):
         return ()
+    if isinstance(distribution, MIXTURES):
+        # NumPyro takes the support of the first component for that of all.
+        found = () if _has_support(distribution) else ("support",)
+        parts = Mixture.of(distribution).parts
+        return tuple(dict.fromkeys(sum(map(missing_functions, parts), found)))
     if isinstance(
         distribution, dist.ExpandedDistribution | dist.TransformedDistribution | _TRUNCATED
     ):
@@ -84,11 +107,18 @@ def missing_functions(distribution: dist.Distribution) -> tuple[str, ...]:
         return ("cdf", "icdf") if folds else missing_functions(distribution.base_dist)
     if _scores_of(distribution) is not None:
         return ()
-    return tuple(
+    missing = tuple(
         name
         for name in ("cdf", "icdf")
         if getattr(type(distribution), name) is getattr(dist.Distribution, name)
     )
+    return () if missing == ("icdf",) and distribution.support is not None else missing
+
+
+def _has_support(mixture: Any) -> bool:
+    given = getattr(mixture, "_support", None)
+    is_fixed = isinstance(mixture.support, dist.constraints.ParameterFreeConstraint)
+    return is_fixed or given is not None
 
 
 def _scores_of(distribution: Any) -> Any:
@@ -98,6 +128,72 @@ def _scores_of(distribution: Any) -> Any:
         if kind in _FAMILIES and type(distribution).cdf is kind.cdf:
             return _FAMILIES[kind](distribution)
     return None
+
+
+@register_frozen
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mixture:
+    """A mixture of univariate distributions, by the normal scores of its components."""
+
+    log_shares: Any  # one for each component along the last axis
+    components: Any  # one distribution with such an axis, or a tuple of them
+
+    @classmethod
+    def of(cls, mixture: Any) -> "Mixture":
+        """That of one of NumPyro."""
+        several = getattr(mixture, "component_distributions", None)
+        components = mixture.component_distribution if several is None else tuple(several)
+        return cls(jax.nn.log_softmax(mixture.mixing_distribution.logits), components)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The distributions."""
+        return self.components if isinstance(self.components, tuple) else (self.components,)
+
+    def normal_score(self, x: Array) -> Array:
+        """Normal score, by the mixture of both tails."""
+        scores = jnp.clip(self._of_each(normal_score, x), -_FARTHEST, _FARTHEST)
+        tails = (logsumexp(self.log_shares + log_ndtr(s), axis=-1) for s in (scores, -scores))
+        return score_from_log_tails(*tails)
+
+    def from_normal_score(self, z: Array) -> Array:
+        """Value with this normal score, between those of the components."""
+        return _mixture_value(_fixed(self), z)
+
+    def log_prob(self, x: Array) -> Array:
+        """Log density, of components within their supports."""
+
+        def log_density(part: Any, x: Array) -> Array:
+            return jnp.where(part.support(x), part.log_prob(x), -jnp.inf)
+
+        return logsumexp(self.log_shares + self._of_each(log_density, x), axis=-1)
+
+    def _of_each(self, function: Callable[[Any, Array], Array], x: Array) -> Array:
+        if not isinstance(self.components, tuple):
+            return function(self.components, x[..., None])
+        return jnp.stack(jnp.broadcast_arrays(*(function(p, x) for p in self.parts)), axis=-1)
+
+
+@jax.custom_jvp
+def _mixture_value(mixture: Mixture, z: Array) -> Array:
+    values = mixture._of_each(from_normal_score, z)  # noqa: SLF001
+    values = values + jnp.zeros_like(mixture.log_shares)
+    low, high = jnp.min(values, axis=-1), jnp.max(values, axis=-1)
+    z = jnp.broadcast_to(z, low.shape).astype(low.dtype)
+    # Far out in a tail, one component has it.
+    start = jnp.where(z < 0, low, high)
+    return quantile_at_score(
+        z, start, low, high, lambda x: (mixture.normal_score(x), mixture.log_prob(x))
+    )
+
+
+@_mixture_value.defjvp
+def _mixture_value_tangent(
+    primals: tuple[Any, Array], tangents: tuple[Any, Array]
+) -> tuple[Array, Array]:
+    mixture, z = primals
+    x = _mixture_value(mixture, z)
+    return x, jnp.exp(log_normal_density(z) - mixture.log_prob(x)) * tangents[1]
 
 
 def _placed(standard: Any, loc: Any, scale: Any) -> Scores:
@@ -239,6 +335,9 @@ _TRUNCATED = (
 )
 
 
+MIXTURES = dist.MixtureSameFamily | dist.MixtureGeneral
+
+
 def _by_functions(
     score: Callable[[Any, Array], Array], value: Callable[[Any, Array], Array]
 ) -> Callable[[Any], Scores]:
@@ -278,6 +377,8 @@ _FAMILIES: dict[type, Callable[[Any], Any]] = {
     dist.truncated.RightTruncatedDistribution: _TRUNCATION,
     dist.truncated.TwoSidedTruncatedDistribution: _TRUNCATION,
     dist.TransformedDistribution: _by_functions(_transformed_score, _transformed_value),
+    dist.MixtureSameFamily: Mixture.of,
+    dist.MixtureGeneral: Mixture.of,
     # It has no functions of its own; its base has, and broadcasts.
     dist.ExpandedDistribution: lambda one: Scores(
         partial(normal_score, one.base_dist), partial(from_normal_score, one.base_dist)

@@ -71,7 +71,7 @@ def summary(
     marginals
         Distributions of the `N_y` outputs, of one point or of a batch of points: a `Linearization`
         or any other `LinearModel`; with batch shape ``(..., N_y)`` a `LinearizedMarginal`, any
-        other `OutputDistribution` or a univariate NumPyro distribution with ``cdf`` and ``icdf``;
+        other `OutputDistribution` or a univariate NumPyro distribution with ``cdf``;
         or a joint distribution, of which the marginals are used.
     draws
         Monte Carlo draws of the outputs, shape ``(n, ..., N_y)``, independent, ``n >= 100``;

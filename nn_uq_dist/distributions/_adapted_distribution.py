@@ -18,7 +18,7 @@ from nn_uq_dist.distributions._contract_output import Moments, OutputDistributio
 
 
 class AdaptedDistribution(OutputDistribution):
-    """Any continuous NumPyro distribution with ``cdf`` and ``icdf`` as an `OutputDistribution`.
+    """Any continuous NumPyro distribution with ``cdf`` as an `OutputDistribution`.
 
     Made by `as_output_distribution`. Its tails follow from its normal scores. These are right on
     both sides for NumPyro's univariate families, also truncated, expanded and transformed, but for
@@ -153,15 +153,14 @@ def as_output_distribution(
     Parameters
     ----------
     distribution : numpyro.distributions.Distribution
-        Univariate and continuous, with ``cdf`` and ``icdf``.
+        Univariate and continuous, with ``cdf``.
     name : str
         What messages call it.
 
     Raises
     ------
     TypeError
-        If `distribution` is not a distribution, is discrete or multivariate, or lacks ``cdf`` or
-        ``icdf``.
+        If `distribution` is not a distribution, is discrete or multivariate, or lacks ``cdf``.
 
     Examples
     --------
@@ -182,7 +181,7 @@ def require_univariate(marginals: object, name: str = "marginals", *, batched: b
     if not isinstance(marginals, dist.Distribution):
         raise TypeError(
             f"{name} must be a NumPyro distribution, got {type(marginals).__name__}; pass a "
-            f"LinearizedMarginal or another univariate one with cdf and icdf"
+            f"LinearizedMarginal or another univariate one with cdf"
         )
     kind = type(marginals).__name__
     if marginals.event_shape:
@@ -203,8 +202,8 @@ def require_univariate(marginals: object, name: str = "marginals", *, batched: b
     missing = " and ".join(missing_functions(marginals))
     if missing:
         raise TypeError(
-            f"{name} must have cdf and icdf, got {kind} without {missing}; pass a "
-            f"LinearizedMarginal or another univariate distribution with both"
+            f"{name} must have a distribution function, got {kind} without {missing}; pass a "
+            f"LinearizedMarginal or another univariate distribution with cdf"
         )
 
 

@@ -34,7 +34,7 @@ class GaussianCopulaJoint(ScoreDistribution):
     ----------
     marginals : numpyro.distributions.Distribution
         Univariate and continuous, ``batch_shape (..., N_y)``: a `LinearizedMarginal` or any
-        distribution with ``cdf`` and ``icdf``.
+        distribution with ``cdf``.
     correlation_matrix : array_like, shape (..., N_y, N_y)
         Correlation of the normal scores, positive definite. `nataf_correlation` finds the matrix
         that gives the outputs a desired correlation, `clipped_correlation` repairs a matrix that is
@@ -53,7 +53,7 @@ class GaussianCopulaJoint(ScoreDistribution):
     Raises
     ------
     TypeError
-        If the marginals are discrete, multivariate or have no ``cdf`` and ``icdf``.
+        If the marginals are discrete, multivariate or have no ``cdf``.
     ValueError
         If shapes do not fit; with validation on, if the matrix is not symmetric and positive
         definite with unit diagonal. Under ``jit`` a matrix that is not positive definite, or off by
@@ -180,7 +180,7 @@ class GaussianCopulaConditional(ScoreDistribution):
     Raises
     ------
     TypeError
-        If the marginals are discrete, multivariate or have no ``cdf`` and ``icdf``.
+        If the marginals are discrete, multivariate or have no ``cdf``.
     ValueError
         If shapes do not fit; with validation on, if the factor is not lower triangular with a
         positive diagonal.

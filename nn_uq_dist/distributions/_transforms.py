@@ -264,7 +264,7 @@ class NormalScoreTransform(_OfParameters):
     ----------
     marginals : numpyro.distributions.Distribution
         Univariate and continuous, ``batch_shape (..., N_y)``: a `LinearizedMarginal` or any
-        distribution with ``cdf`` and ``icdf``.
+        distribution with ``cdf``.
 
     Notes
     -----

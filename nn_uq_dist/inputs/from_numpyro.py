@@ -16,7 +16,7 @@ from jax import Array
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics._solved_quantiles import Beta
-from nn_uq_dist.basics.normal_scores import missing_functions
+from nn_uq_dist.basics.normal_scores import MIXTURES, Mixture, missing_functions
 from nn_uq_dist.inputs._input import Input
 from nn_uq_dist.inputs._numpyro_families import accepted_families, of_registered_family
 from nn_uq_dist.inputs.input_map import FromNormalScores, InputMap, Known, Step
@@ -264,16 +264,11 @@ def _of_distribution(name: str, f: dist.Distribution) -> Input:
     family = base.marginal_dist if is_copula else base
     if _has_quantiles_entrywise(family):
         scores = base.base_dist if is_copula else _standard_normal(base)
-        if isinstance(family, dist.Beta):
-            family = Beta(family.concentration1, family.concentration0)
         step = FromNormalScores(_entrywise(family, f.batch_shape + f.event_shape))
         return _then(_of_distribution(name, _around(scores, f, base)), step)
-    remedy = f"pass a {accepted_families()}"
-    if isinstance(base, dist.MixtureSameFamily | dist.MixtureGeneral):
-        remedy = "linearize each component, and mix their marginals by dist.MixtureGeneral"
     raise UnsupportedFamilyError(
-        f"{name} must be of a supported family, got {type(base).__name__}; {remedy}, or draw from "
-        f"it: monte_carlo takes any distribution with sample"
+        f"{name} must be of a supported family, got {type(base).__name__}; pass a "
+        f"{accepted_families()}, or draw from it: monte_carlo takes any distribution with sample"
     )
 
 
@@ -308,12 +303,13 @@ def _has_quantiles_entrywise(family: Any) -> bool:
     support = family.support
     if family.event_dim != 0 or (support is not None and support.is_discrete):
         return False
-    # Without `icdf`, quantiles are solved for within the support.
     missing = missing_functions(family)
-    if "icdf" in missing and ("cdf" in missing or support is None):
+    if "icdf" in missing or "support" in missing:
         return False
+    if isinstance(family, MIXTURES):
+        return all(_has_quantiles_entrywise(_unwrapped(part)) for part in Mixture.of(family).parts)
     # NumPyro's beta keeps its parameters in another distribution as well, along an axis of their
-    # own. A mixture has one for its components.
+    # own.
     axes = len(family.batch_shape)
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(family)]
     return isinstance(family, dist.Beta) or all(len(shape) <= axes for shape in shapes)
@@ -321,6 +317,18 @@ def _has_quantiles_entrywise(family: Any) -> bool:
 
 def _entrywise(parameters: Any, shape: Shape) -> Any:
     """A pytree of parameters broadcast to one for each entry, as floats."""
+    parameters = _unwrapped(parameters)
+    if isinstance(parameters, dist.Beta):
+        parameters = Beta(parameters.concentration1, parameters.concentration0)
+    if isinstance(parameters, MIXTURES):
+        mixture = Mixture.of(parameters)
+        each = (*shape, mixture.log_shares.shape[-1])
+        components = (
+            tuple(_entrywise(part, shape) for part in mixture.components)
+            if isinstance(mixture.components, tuple)
+            else _entrywise(mixture.components, each)
+        )
+        return Mixture(_entrywise(mixture.log_shares, each), components)
 
     def one_each(leaf: Any) -> Array:
         dtype = checks.float_dtype(jnp.asarray(leaf))

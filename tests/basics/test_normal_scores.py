@@ -290,10 +290,6 @@ OTHERS = {
     "half cauchy": (dist.HalfCauchy(2.0), scipy.stats.halfcauchy(scale=2)),
     "levy": (dist.Levy(0.0, 1.0), scipy.stats.levy()),
     "soft laplace": (dist.SoftLaplace(0.5, 2.0), scipy.stats.hypsecant(0.5, 2)),
-    "mixture": (
-        dist.MixtureSameFamily(dist.Categorical(np.full(2, 0.5)), dist.Normal(np.zeros(2), 1.0)),
-        scipy.stats.norm(),
-    ),
 }
 
 
@@ -307,10 +303,92 @@ def test_other_families_by_their_own_functions(name):
     found, logs = normal_score_and_log_prob(distribution, value)
     np.testing.assert_allclose(found, scores, atol=1e-6)
     np.testing.assert_allclose(logs, known.logpdf(value), rtol=1e-5)
-    if name != "mixture":  # it has no quantile function, and arrays along an axis of its own
-        np.testing.assert_allclose(from_normal_score(distribution, scores), value, rtol=1e-6)
-        far = from_normal_score(distribution, np.array([-30.0, 30.0]))
-        assert np.isfinite(far).all()
+    np.testing.assert_allclose(from_normal_score(distribution, scores), value, rtol=1e-6)
+    far = from_normal_score(distribution, np.array([-30.0, 30.0]))
+    assert np.isfinite(far).all()
+
+
+def mixture(share, *components, support=dist.constraints.real):
+    """Two components, the first with this share."""
+    shares = dist.Categorical(jnp.stack([share, 1 - share]))
+    if len(components) == 1:
+        return dist.MixtureSameFamily(shares, *components)
+    return dist.MixtureGeneral(shares, components, support=support)
+
+
+# Both parts by SciPy.
+MIXTURES = {
+    "gap": (
+        lambda p: mixture(p, dist.Normal(np.array([-40.0, 1000.0]), np.array([1.0, 2.0]))),
+        (scipy.stats.norm(-40), scipy.stats.norm(1000, 2)),
+    ),
+    "equal": (lambda p: mixture(p, dist.Normal(0.0, 1.0).expand((2,))), (scipy.stats.norm(),) * 2),
+    "gamma": (
+        lambda p: mixture(p, dist.Gamma(np.array([2.0, 3.0]), 1.0)),
+        (scipy.stats.gamma(2), scipy.stats.gamma(3)),
+    ),
+    "one bounded": (
+        lambda p: mixture(p, dist.Normal(0.0, 1.0), dist.Exponential(1.0)),
+        (scipy.stats.norm(), scipy.stats.expon()),
+    ),
+    "two intervals": (
+        lambda p: mixture(
+            p,
+            dist.Uniform(0.0, 1.0),
+            dist.Uniform(2.0, 3.0),
+            support=dist.constraints.interval(0.0, 3.0),
+        ),
+        (scipy.stats.uniform(), scipy.stats.uniform(2, 1)),
+    ),
+}
+
+
+def tail_of_mixture(parts, share, x, z):
+    """The smaller tail, on the side of the score."""
+    tails = [np.where(z < 0, part.cdf(x), part.sf(x)) for part in parts]
+    return share * tails[0] + (1 - share) * tails[1]
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_quantiles_of_mixtures(name, precision):
+    make, parts = MIXTURES[name]
+    z = np.linspace(-8, 8, 17)
+    found = np.asarray(from_normal_score(make(jnp.asarray(0.25, precision)), z.astype(precision)))
+    assert found.dtype == precision
+    low, high = np.full(17, -1e3), np.full(17, 2e3)
+    for _ in range(100):
+        x = (low + high) / 2
+        is_low = (tail_of_mixture(parts, 0.25, x, z) < ndtr(-np.abs(z))) == (z < 0)
+        low, high = np.where(is_low, x, low), np.where(is_low, high, x)
+    rtol = 1e-5 if precision == "float32" else 1e-12
+    np.testing.assert_allclose(found, x, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", ["gap", "gamma", "two intervals"])
+def test_derivatives_of_scores_of_mixtures(name):
+    make, parts = MIXTURES[name]
+    z, share = 1.5, 0.25
+    value, slope = jax.value_and_grad(lambda z: from_normal_score(make(share), z))(z)
+    density = share * parts[0].pdf(value) + (1 - share) * parts[1].pdf(value)
+    np.testing.assert_allclose(slope, scipy.stats.norm.pdf(z) / density, rtol=1e-9)
+    by_share, by_value = jax.grad(lambda p, x: normal_score(make(p), x), argnums=(0, 1))(
+        share, value
+    )
+    np.testing.assert_allclose(by_value, 1 / slope, rtol=1e-9)
+    expected = (parts[0].cdf(value) - parts[1].cdf(value)) / scipy.stats.norm.pdf(z)
+    np.testing.assert_allclose(by_share, expected, rtol=1e-9)
+    with pytest.raises(NotImplementedError, match="not in the parameters of the mixture;"):
+        jax.grad(lambda p: from_normal_score(make(p), z))(share)
+
+
+def test_quantiles_at_a_gap_are_in_it_and_rise(precision):
+    make, _ = MIXTURES["two intervals"]
+    z = np.array([-1e-3, 0.0, 1e-3], precision)
+    found = from_normal_score(make(jnp.asarray(0.5, precision)), z)
+    np.testing.assert_allclose(found[0], 1, atol=1e-3)
+    np.testing.assert_allclose(found[2], 2, atol=1e-3)
+    assert 1 - 1e-6 <= found[1] <= 2 + 1e-6
 
 
 def test_subclasses_with_functions_of_their_own_are_not_in_the_table():
@@ -330,4 +408,29 @@ def test_functions_that_are_missing():
     circular, folded = dist.VonMises(0.0, 1.0), dist.FoldedDistribution(dist.Normal())
     for distribution in (circular, circular.expand((2,)), folded):
         assert missing_functions(distribution) == ("cdf", "icdf")
-    assert missing_functions(OTHERS["mixture"][0]) == ("icdf",)
+    angles = dist.VonMises(jnp.zeros(2), 1.0)
+    assert missing_functions(mixture(0.5, angles)) == ("cdf", "icdf")
+
+
+def test_quantiles_of_families_with_a_distribution_function_alone():
+    class Ramp(dist.Distribution):
+        """Density ``2 x`` below one, with an array along an axis of its own."""
+
+        support = dist.constraints.unit_interval
+        pytree_data_fields = ("rows",)
+
+        def __init__(self, rows):
+            self.rows = rows
+            super().__init__(rows.shape[:-1])
+
+        def cdf(self, value):
+            return value**2 * self.rows.sum(-1)
+
+        def log_prob(self, value):
+            return jnp.log(2 * value * self.rows.sum(-1))
+
+    ramps = Ramp(jnp.full((3, 2), 0.5))
+    assert missing_functions(ramps) == ()
+    z = np.linspace(-2, 2, 5)[:, None]
+    expected = np.broadcast_to(np.sqrt(ndtr(z)), (5, 3))
+    np.testing.assert_allclose(from_normal_score(ramps, z), expected, rtol=1e-5)

@@ -46,13 +46,13 @@ MARGINALS = {
     "no distribution": (lambda: 3, "a NumPyro distribution, got int; pass a LinearizedMarginal"),
     "no functions": (
         lambda: dist.VonMises(jnp.zeros(3), 1.0),
-        "cdf and icdf, got VonMises without cdf and icdf; pass a LinearizedMarginal",
+        "a distribution function, got VonMises without cdf and icdf; pass a LinearizedMarginal",
     ),
-    "no quantiles": (
-        lambda: dist.MixtureSameFamily(
-            dist.Categorical(jnp.ones((3, 2)) / 2), dist.Normal(jnp.zeros((3, 2)), 1.0)
+    "bounds of each component": (
+        lambda: dist.MixtureGeneral(
+            dist.Categorical(jnp.ones(2) / 2), [dist.Uniform(jnp.arange(3.0), 5.0)] * 2
         ),
-        "got MixtureSameFamily without icdf; pass",
+        "got MixtureGeneral without support; pass",
     ),
 }
 

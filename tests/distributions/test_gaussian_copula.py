@@ -209,6 +209,37 @@ def test_vmap_over_copulas_with_parts_of_parts():
         assert jax.vmap(lambda one, key: one.sample(key))(joint, keys).shape == (4, 3)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+def test_marginals_that_are_mixtures():
+    share, loc = 0.3, np.array([[0.0, 4.0], [-1.0, 1.0]])
+    shares = np.array([share, 1 - share])
+    marginals = dist.MixtureSameFamily(dist.Categorical(shares), dist.Normal(loc, 1.0))
+    joint = GaussianCopulaJoint(marginals, R2)
+    x = np.array([[0.5, -0.5], [3.0, 2.0]])
+    parts = x[..., None] - loc
+    scores = scipy.stats.norm.ppf(scipy.stats.norm.cdf(parts) @ shares)
+    density = scipy.stats.norm.pdf(parts) @ shares
+    ratio = np.log(density) - scipy.stats.norm.logpdf(scores)
+    expected = scipy.stats.multivariate_normal(cov=R2).logpdf(scores) + ratio.sum(-1)
+    np.testing.assert_allclose(joint.log_prob(x), expected, rtol=1e-9)
+    mean = loc @ shares
+    np.testing.assert_allclose(joint.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(joint.variance, 1 + share * 0.7 * np.diff(loc)[:, 0] ** 2)
+    # The other output, given the first.
+    rest = joint.condition(0, x[0, 0])
+    given = scipy.stats.norm(-0.6 * scores[0, 0], 0.8)
+    conditional = given.logpdf(scores[0, 1]) + ratio[0, 1]
+    np.testing.assert_allclose(rest.log_prob(x[0, 1:]), conditional, rtol=1e-9)
+    alone = joint.marginalize([1])
+    np.testing.assert_allclose(alone.log_prob(x[:, 1:]), np.log(density[:, 1]), rtol=1e-9)
+    wide = GaussianCopulaJoint(marginals.expand((3, 2)), R2)[1]
+    np.testing.assert_allclose(wide.log_prob(x), expected, rtol=1e-9)
+    draws = np.asarray(joint.sample(KEY, (2000,)))[:, 0]
+    below = scipy.stats.norm.cdf(draws[:, None] - loc[0]) @ shares
+    assert scipy.stats.kstest(below, "uniform").pvalue > 1e-3
+
+
 @pytest.mark.usefixtures("x64")
 def test_log_normal_covariance_has_a_closed_form():
     joint = GaussianCopulaJoint(dist.LogNormal(jnp.array([0.1, 0.5]), 0.6), R2)

@@ -246,9 +246,6 @@ MISTAKES = {
     "a frozen distribution of SciPy": lambda: stats.norm(0, 1),
     "a distribution of another package, such as OpenTURNS": Foreign,
     "a class of distributions": lambda: dist.Normal,
-    "a mixture": lambda: dist.MixtureSameFamily(
-        dist.Categorical(jnp.ones(2) / 2), dist.Normal(jnp.arange(2.0), 1.0)
-    ),
     "an array of inputs": lambda: ZEROS,
     "several numbers without `.to_event(1)`": lambda: dist.Uniform(ZEROS, 1.0),
     "a discrete distribution": lambda: dist.Poisson(3.0),
@@ -330,3 +327,30 @@ def test_bounds_whose_sums_overflow_in_their_own_type(dtype):
         normal_score(scores, np.float32(low + (high / 2 - low / 2))), 0, atol=1e-2
     )
     np.testing.assert_allclose(from_normal_score(scores, 0.0), sum(ends) / 2, rtol=1e-3)
+
+
+MIXED = {
+    "one family": lambda: dist.MixtureSameFamily(
+        dist.Categorical(jnp.array([0.3, 0.7])), dist.Normal(jnp.array([0.0, 4.0]), 1.0)
+    ),
+    "several families": lambda: dist.MixtureGeneral(
+        dist.Categorical(jnp.array([0.3, 0.7])),
+        [dist.Uniform(0.0, 1.0), dist.LogNormal(0.0, 1.0)],
+        support=dist.constraints.positive,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_mixtures_by_their_normal_scores(name):
+    mixture = MIXED[name]()
+    f = mixture.expand((4, 2)).to_event(1)
+    lin = nuq.linearize(lambda x: x, f)
+    median = np.asarray(lin.mean)
+    np.testing.assert_allclose(mixture.cdf(median), 0.5, rtol=1e-5)
+    slope = np.exp(-mixture.log_prob(median)) / np.sqrt(2 * np.pi)
+    np.testing.assert_allclose(np.sqrt(lin.variance), slope, rtol=1e-4)
+    found = as_input(f).network_input(jnp.full((4, 2), -1.0))
+    np.testing.assert_allclose(mixture.cdf(found), stats.norm.cdf(-1), rtol=1e-4)
+    draws = nuq.monte_carlo(lambda x: x, f, jax.random.key(0), 4000)[:, 0, 0]
+    assert stats.kstest(draws, lambda x: np.asarray(mixture.cdf(jnp.asarray(x)))).pvalue > 1e-3
