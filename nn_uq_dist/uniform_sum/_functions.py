@@ -19,6 +19,7 @@ from nn_uq_dist.uniform_sum._choice_of_method import evaluate, magnitude
 from nn_uq_dist.uniform_sum._each_point import BOTH, DENSITY, SURVIVAL, Orders
 from nn_uq_dist.uniform_sum.quantiles import (
     at_most_half,
+    resolved_scale,
     score_at,
     score_of_tail,
     value_at_score,
@@ -78,6 +79,7 @@ def prepare(
     if scale_array is not None:
         with np.errstate(invalid="ignore"):
             scale_array = nan_unless(scale_array >= 0, scale_array)
+            scale_array = resolved_scale(scale_array, weights_array)
     return Arguments(x_array, weights_array, scale_array, (x, weights, normal_scale))
 
 
