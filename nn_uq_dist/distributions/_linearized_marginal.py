@@ -31,7 +31,8 @@ class LinearizedMarginal(OutputDistribution):
     weights : array_like, shape (..., n)
         Weights of the uniforms; the last axis is summed over. Any sign, zeros allowed.
     normal_scale : array_like, shape (...), optional
-        Standard deviation of the normal part, non-negative. Default: no normal part.
+        Standard deviation of the normal part, non-negative. Default: no normal part. One below the
+        rounding of ``sum |w|`` counts as none.
     validate_args : bool, optional
         As for every NumPyro distribution.
 

@@ -143,7 +143,7 @@ def _tabulate(orders: Orders, distribution: UniformSum, tilts: Array) -> Lines:
     size = tolerances.line_nodes * (1 if count >= _MANY_WEIGHTS else tolerances.more_nodes)
     nodes = nodes_of_chunk(contour, 0, size)
     shift = distribution.normal_variance * tilt
-    values = integrand(at_edge, shift, distribution, excess, contour, nodes)
+    values = integrand(shift, distribution, excess, contour, nodes)
     bound = envelope_at(distribution, excess, contour, size)
     exponents = log_scale(at_edge, distribution, contour)
     # As in a sum that goes on until all is small: the bound takes all sines for one.

@@ -138,16 +138,11 @@ def _fold_rows[State](
 
 @jax.custom_jvp
 def integrand(
-    distance: Array,
-    shift: Array,
-    distribution: UniformSum,
-    excess: Array,
-    contour: Contour,
-    nodes: Nodes,
+    shift: Array, distribution: UniformSum, excess: Array, contour: Contour, nodes: Nodes
 ) -> Array:
     """Normalized integrands (1 on the real axis) at a chunk of nodes, shape (J, M, B).
 
-    The shift is ``d + v t``, given separately: far out these cancel. Derivatives are in ``d``.
+    The shift is ``d + v t``, whose terms cancel far out; ``v t`` counts as constant.
     """
     value = product_of_factors(distribution, excess, contour.order[0], nodes)
     value = value * edge_phase(shift, distribution, nodes)
@@ -164,8 +159,8 @@ def _integrand_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple
     Differentiating the factors instead would take the difference of numbers of order ``1/w`` and
     ``1/w^2``. The unit of the integrand is treated as constant.
     """
-    _, _, distribution, excess, _, nodes = primals
-    distance_dot, _, distribution_dot = tangents[:3]
+    _, distribution, excess, _, nodes = primals
+    distance_dot, distribution_dot = tangents[:2]
     z, square = nodes.z, nodes.z * nodes.z
 
     component = tilted_component(distribution.weights, nodes.z.real[0], excess)
@@ -244,7 +239,7 @@ def contour_sum(
     excess = excess_coth(distribution.weights, contour.tilt)
     component = tilted_component(distribution.weights, contour.tilt, excess)
     constants = lax.stop_gradient((distribution, excess, contour))
-    shift = _shift(*lax.stop_gradient((distance, distribution, contour)))
+    shift = _shift(distance, distribution, contour)
     nothing = jnp.zeros(contour.order.shape, distance.dtype)
     slopes = None
     if derivatives:
@@ -256,7 +251,7 @@ def contour_sum(
     def add_chunk(state: State) -> State:
         chunk, _, total, slopes = state
         nodes = nodes_of_chunk(contour, chunk, size)
-        density = integrand(distance, shift, distribution, excess, contour, nodes)
+        density = integrand(shift, distribution, excess, contour, nodes)
         density = lax.optimization_barrier(density)
         total = total + jnp.sum(density.real, axis=0)
         if slopes is not None:
@@ -295,9 +290,11 @@ def _shift(distance: Array, distribution: UniformSum, contour: Contour) -> Array
     scale = distribution.normal_scale
     if scale is None:
         return distance
+    fixed = lax.stop_gradient(distance)
     most = len(distribution.weights) + 1.0 + contour.order[-1].astype(distance.dtype)
-    most = 2.0 * (most / contour.tilt + scale)
-    return jnp.clip(distance + distribution.normal_variance * contour.tilt, -most, most)
+    most = lax.stop_gradient(2.0 * (most / contour.tilt + scale))
+    moved = lax.stop_gradient(distribution.normal_variance) * contour.tilt
+    return jnp.clip(fixed + moved, -most, most) + (distance - fixed)
 
 
 class TailIntegral(NamedTuple):
