@@ -100,7 +100,8 @@ def logpdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
     weights : array_like, shape (..., n)
         Weights of the uniforms on [-1, 1]; any sign, zeros allowed.
     normal_scale : array_like, shape (...), optional
-        Standard deviation of the normal part, non-negative. Default: no normal part.
+        Standard deviation of the normal part, non-negative. Default: no normal part. One below the
+        rounding of ``sum |w|`` counts as none.
 
     Returns
     -------
@@ -146,7 +147,8 @@ def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     1.0
     """
     a = prepare("x", x, weights, normal_scale)
-    return a.results(namespace(a.x).exp(a.evaluate(DENSITY)[0]))
+    with np.errstate(over="ignore"):  # infinite where the type has no such number
+        return a.results(namespace(a.x).exp(a.evaluate(DENSITY)[0]))
 
 
 def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
