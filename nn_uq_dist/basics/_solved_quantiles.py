@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.scipy import special
@@ -29,6 +30,15 @@ _fixed = refused(
     "of the distribution; keep the degrees of freedom of StudentT and the concentrations of Gamma "
     "and Beta known, or take a family with a quantile function of its own, such as LogNormal"
 )
+
+
+# Shapes from which on `_tails_at` is more accurate in float32 than JAX's functions, in which large
+# logarithms cancel. It is off by 2e-5; for beta distributions, which need a sum, too, by 2e-4.
+_LARGE, _LARGE_BETA, _LARGE_SUM = 100.0, 20.0, 500.0
+# Beta distributions of one large shape are those of this one elsewhere.
+_LARGEST_OTHER = 1000.0
+# Signed roots below which the ratio of two small numbers is its limit.
+_NEAR = 0.05
 
 
 class SolvedQuantiles(abc.ABC):
@@ -67,15 +77,23 @@ class Gamma(SolvedQuantiles):
 
     def tails(self, x: Array) -> Pair:
         # One of JAX's loops for each value: the other function gets what it is done with at once.
-        a, is_low = self.concentration, x <= jnp.maximum(self.concentration, 1)
+        shape, is_large = self.concentration, _is_large(_LARGE, x, self.concentration)
+        a, y = jnp.where(is_large, 1, shape), jnp.where(is_large, 1, x)
+        is_low = y <= jnp.maximum(a, 1)
         lower, upper = (
-            special.gammainc(a, jnp.where(is_low, x, 0)),
-            special.gammaincc(a, jnp.where(is_low, 0, x)),
+            special.gammainc(a, jnp.where(is_low, y, 0)),
+            special.gammaincc(a, jnp.where(is_low, 0, y)),
         )
-        return jnp.where(is_low, lower, 1 - upper), jnp.where(is_low, 1 - lower, upper)
+        pair = jnp.where(is_low, lower, 1 - upper), jnp.where(is_low, 1 - lower, upper)
+        root, limit = jnp.sqrt(shape), 1 / (3 * jnp.sqrt(shape))
+        expanded = _tails_at(_deviance(shape, x - shape), (x - shape) / root, limit)
+        return _chosen(is_large, expanded, pair)
 
     def log_prob(self, x: Array) -> Array:
-        return special.xlogy(self.concentration - 1, x) - x - special.gammaln(self.concentration)
+        a = self.concentration
+        found = special.xlogy(a - 1, x) - x - special.gammaln(a)
+        of_large = -_deviance(a, x - a) - jnp.log(x) + jnp.log(a / (2 * math.pi)) / 2 - 1 / (12 * a)
+        return jnp.where(_is_large(_LARGE, x, a), of_large, found)
 
     def guess(self, z: Array) -> Array:
         """Cube of a normal variable (E. B. Wilson and M. M. Hilferty 1931), or a lower bound."""
@@ -95,16 +113,54 @@ class Beta(SolvedQuantiles):
     support = dist.constraints.unit_interval
 
     def tails(self, x: Array) -> Pair:
-        a, b = self.concentration1, self.concentration0
-        is_low = x * (a + b) < a
+        is_turned, a, b, y, rest = self._by_smaller(x)
+        is_large = self._is_large(x)
+        if x.dtype == np.float32:
+            # ``-(b + (a - 1)/2) log(1 - y)`` is nearly gamma distributed (M. E. Wise 1950).
+            other = jnp.minimum(b, _LARGEST_OTHER)
+            stretch = (b + (a - 1) / 2) / (other + (a - 1) / 2)
+            log_rest = jnp.where(b > other, stretch, 0) * jnp.log1p(-y)
+            y, rest = (
+                jnp.where(b > other, -jnp.expm1(log_rest), y),
+                jnp.where(b > other, jnp.exp(log_rest), rest),
+            )
+            a, b = jnp.where(is_large, 1, a), jnp.where(is_large, 1, other)
+        is_low = y * (a + b) < a
         small = special.betainc(
-            jnp.where(is_low, a, b), jnp.where(is_low, b, a), jnp.where(is_low, x, 1 - x)
+            jnp.where(is_low, a, b), jnp.where(is_low, b, a), jnp.where(is_low, y, rest)
         )
-        return jnp.where(is_low, small, 1 - small), jnp.where(is_low, 1 - small, small)
+        pair = jnp.where(is_low, small, 1 - small), jnp.where(is_low, 1 - small, small)
+        lower, upper = _chosen(is_large, self._expanded(x), pair)
+        return jnp.where(is_turned, upper, lower), jnp.where(is_turned, lower, upper)
+
+    def _is_large(self, x: Array) -> Array:
+        a, b = self.concentration1, self.concentration0
+        return _is_large(_LARGE_BETA, x, jnp.minimum(a, b)) & (a + b >= _LARGE_SUM)
+
+    def _by_smaller(self, x: Array) -> tuple[Array, ...]:
+        """Whether the second shape is smaller; the smaller and the larger; what is theirs."""
+        a, b = self.concentration1, self.concentration0
+        is_turned = b < a
+        share = jnp.where(is_turned, 1 - x, x), jnp.where(is_turned, x, 1 - x)
+        return is_turned, jnp.minimum(a, b), jnp.maximum(a, b), *share
+
+    def _expanded(self, x: Array) -> Pair:
+        _, a, b, y, _ = self._by_smaller(x)
+        total, deviation = a + b, jnp.sqrt(a / (a + b) * b)
+        limit = (b - a) / total / (3 * deviation)
+        return _tails_at(self._deviance(x), (total * y - a) / deviation, limit)
+
+    def _deviance(self, x: Array) -> Array:
+        _, a, b, y, _ = self._by_smaller(x)
+        excess = (a + b) * y - a
+        return _deviance(a, excess) + _deviance(b, -excess)
 
     def log_prob(self, x: Array) -> Array:
         a, b = self.concentration1, self.concentration0
-        return special.xlogy(a - 1, x) + special.xlog1py(b - 1, -x) - special.betaln(a, b)
+        found = special.xlogy(a - 1, x) + special.xlog1py(b - 1, -x) - special.betaln(a, b)
+        root = jnp.log(a / (a + b) * b / (2 * math.pi)) / 2 - jnp.log(x) - jnp.log1p(-x)
+        of_large = root - self._deviance(x) - (1 / a + 1 / b - 1 / (a + b)) / 12
+        return jnp.where(self._is_large(x), of_large, found)
 
     def guess(self, z: Array) -> Array:
         """Bounds of the logit: of powers at one end each, which hold between them in the middle."""
@@ -124,17 +180,24 @@ class Student(SolvedQuantiles):
     support = dist.constraints.real
 
     def tails(self, x: Array) -> Pair:
-        half, square = self.df / 2, x**2
-        is_near = square * self.df < 1
+        is_large = _is_large(_LARGE, x, self.df)
+        bend = jnp.log1p(jnp.minimum(jnp.abs(x), 1e3) ** 2)
+        root = jnp.sign(x) * jnp.sqrt(self.df * bend)
+        share = jnp.sqrt(self.df) * x / jnp.sqrt(1 + x**2)
+        expanded = _tails_at(self.df * bend / 2, share, -root / (4 * self.df))
+        df, t = jnp.where(is_large, 1, self.df), jnp.where(is_large, 0, x)
+        half, square = df / 2, t**2
+        is_near = square * df < 1
         share = jnp.where(is_near, square, 1) / (1 + square)
         found = (
             special.betainc(jnp.where(is_near, 0.5, half), jnp.where(is_near, half, 0.5), share) / 2
         )
         # A power of the value far out, where its square may overflow.
-        is_far, log_size = self._far(x)
-        power = jnp.exp(-self.df * log_size - special.betaln(half, 0.5)) / self.df
+        is_far, log_size = self._far(t)
+        power = jnp.exp(-df * log_size - special.betaln(half, 0.5)) / df
         small = jnp.where(is_far, power, jnp.where(is_near, 0.5 - found, found))
-        return jnp.where(x < 0, small, 1 - small), jnp.where(x < 0, 1 - small, small)
+        pair = jnp.where(t < 0, small, 1 - small), jnp.where(t < 0, 1 - small, small)
+        return _chosen(is_large, expanded, pair)
 
     def log_prob(self, x: Array) -> Array:
         is_far, log_size = self._far(x)
@@ -175,6 +238,47 @@ class ByDistributionFunction(SolvedQuantiles):
     def guess(self, z: Array) -> Array:
         # Of parameters with axes of their own, the shapes do not tell that of the values.
         return jnp.broadcast_to(z, jax.eval_shape(self.distribution.cdf, z).shape)
+
+
+def _is_large(least: float, x: Array, shape: Any) -> Array:
+    """Where JAX's functions have fewer digits than an expansion; nowhere in float64."""
+    return jnp.asarray(shape) >= (least if x.dtype == np.float32 else np.inf)
+
+
+def _chosen(is_first: Array, first: Pair, second: Pair) -> Pair:
+    return jnp.where(is_first, first[0], second[0]), jnp.where(is_first, first[1], second[1])
+
+
+def _deviance(shape: Any, excess: Array) -> Array:
+    """``m - a - a log(m/a)`` at ``m = a + excess`` without cancellation (C. Loader 2000)."""
+    v = excess / (2 * shape + excess)
+    square = v * v
+    series = 1 / 3 + square * (1 / 5 + square * (1 / 7 + square * (1 / 9 + square / 11)))
+    near = excess * v - 2 * shape * v * square * series
+    return jnp.where(jnp.abs(v) < 0.25, near, excess - shape * jnp.log1p(excess / shape))
+
+
+def _tails_at(exponent: Array, standardized: Array, limit: Array) -> Pair:
+    r"""Tails by the normal score ``r + log(v/r)/r``, whose error is of order ``a^{-3/2}``.
+
+    The leading terms of the uniform expansions of the incomplete gamma and beta functions (N. M.
+    Temme, SIAM J. Math. Anal. 13, 1982) in the form of O. E. Barndorff-Nielsen (1986).
+
+    Parameters
+    ----------
+    exponent
+        ``r^2/2``.
+    standardized
+        ``v``, of the sign of ``r``.
+    limit
+        Of the second term, where both vanish.
+    """
+    root = jnp.copysign(jnp.minimum(jnp.sqrt(2 * jnp.maximum(exponent, 0)), 1e3), standardized)
+    is_near = jnp.abs(root) < _NEAR
+    safe = jnp.where(is_near, 1, root)
+    ratio = jnp.where(is_near, 1, standardized / safe)
+    z = root + jnp.where(is_near, limit, jnp.log(ratio) / safe)
+    return special.ndtr(z), special.ndtr(-z)
 
 
 @jax.custom_jvp

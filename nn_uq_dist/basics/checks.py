@@ -20,6 +20,8 @@ from jax.typing import ArrayLike
 _LIBRARIES = tuple(
     str(Path(place).parent) for place in (Path(__file__).parent, numpyro.__file__, jax.__file__)
 )
+# What to do where float32 has too few digits, or too small a range.
+USE_FLOAT64 = "call jax.config.update('jax_enable_x64', True) before any numbers are made"
 
 
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
@@ -139,6 +141,18 @@ def as_vectors(
         **{name: shape[:-1], "batch_shape": batch_shape},
     )
     return value
+
+
+def require_in_range(name: str, value: object, dtype: Any) -> None:
+    """Raise ``ValueError`` if known finite numbers are infinite in this type."""
+    most = float(jnp.finfo(dtype).max)
+
+    def overflows(numbers: np.ndarray) -> np.ndarray:
+        size = np.abs(numbers.astype(np.float64))
+        return (size > most) & (size < np.inf)
+
+    expected = f"be at most {most:.2g} in size, as {dtype} numbers are"
+    _refuse(name, value, overflows, expected, f"change units, or {USE_FLOAT64}")
 
 
 def require_nonnegative(name: str, value: object, remedy: str) -> None:

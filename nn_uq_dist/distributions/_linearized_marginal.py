@@ -15,7 +15,7 @@ from nn_uq_dist.basics.concrete import as_jax, as_variances, nan_unless, one_pro
 from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.distributions._contract import validate_sample
 from nn_uq_dist.distributions._contract_output import OutputDistribution
-from nn_uq_dist.uniform_sum.quantiles import corners, saddlepoint_quantile
+from nn_uq_dist.uniform_sum.quantiles import corners, resolved_scale, saddlepoint_quantile
 
 
 class LinearizedMarginal(OutputDistribution):
@@ -31,7 +31,8 @@ class LinearizedMarginal(OutputDistribution):
     weights : array_like, shape (..., n)
         Weights of the uniforms; the last axis is summed over. Any sign, zeros allowed.
     normal_scale : array_like, shape (...), optional
-        Standard deviation of the normal part, non-negative. Default: no normal part.
+        Standard deviation of the normal part, non-negative. Default: no normal part. One below the
+        rounding of ``sum |w|`` counts as none.
     validate_args : bool, optional
         As for every NumPyro distribution.
 
@@ -296,7 +297,9 @@ def _kinks(loc: Array, weights: Array) -> Array:
 def _bounds(loc: Array, weights: Array, normal_scale: Array | None) -> tuple[Array, Array]:
     """Ends of the support."""
     xp, width = namespace(weights), namespace(weights).sum(abs(weights), axis=-1)
-    width = xp.where(_valid(normal_scale) == 0, width, xp.inf)
+    if normal_scale is not None:
+        scale = resolved_scale(_valid(normal_scale), weights)
+        width = xp.where(scale == 0, width, xp.inf)
     return loc - width, loc + width
 
 

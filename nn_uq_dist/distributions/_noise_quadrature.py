@@ -224,6 +224,10 @@ def _prepare(
     slack = _rounding(values, values)
     values = jnp.where(values <= lowest + slack, lowest, values)
     values = jnp.where(values >= highest - slack, highest, values).astype(x.dtype)
+    # Several at one end have the score next to the others, which is that of the values beside it.
+    first = jnp.max(jnp.where(values <= values[0], column, column[0]), axis=0)
+    last = jnp.min(jnp.where(values >= values[-1], column, column[-1]), axis=0)
+    column = jnp.clip(column, first, last)
     unit = (images[middle + 3] - images[middle - 3]) / 6
     least = jnp.maximum(rule.least * unit, jnp.finfo(x.dtype).tiny)
     scale = jnp.where(sigma > least, sigma, least)

@@ -203,7 +203,8 @@ class Input:
         # Here, and not by `__init__`: the message names the argument.
         own = (size,) if is_diagonal else np.shape(factor)[-2:]
         placed = parameter_checks.in_one_batch(**{name: (factor, own)}, mean=(mean, (size,)))
-        return cls(placed["mean"], [InputTerm(placed[name], name == "half_width", is_diagonal)])
+        term = InputTerm(placed[name], name == "half_width", is_diagonal)
+        return cls(placed["mean"], [term]).checked_for_rounding()
 
     @classmethod
     def known(cls, values: ArrayLike) -> Self:
@@ -280,7 +281,8 @@ class Input:
     @classmethod
     def _of_two_boxes(cls, kind: str, **ends: ArrayLike) -> Self:
         mean, *widths = parameter_checks.halves(kind, **ends)
-        return cls(mean, [InputTerm(width, is_uniform=True, is_diagonal=True) for width in widths])
+        parts = [InputTerm(width, is_uniform=True, is_diagonal=True) for width in widths]
+        return cls(mean, parts).checked_for_rounding()
 
     @classmethod
     def from_samples(cls, draws: ArrayLike) -> Self:
@@ -309,7 +311,14 @@ class Input:
                 f"draws along the first axis"
             )
         mean, factor = _mean_and_factor(broadcast(draws, checks.float_dtype(draws), shape))
-        return cls(mean, [InputTerm(factor, is_uniform=False)])
+        return cls(mean, [InputTerm(factor, is_uniform=False)]).checked_for_rounding()
+
+    def checked_for_rounding(self) -> Self:
+        """The same, with a warning where its type is too coarse for the spread about the mean."""
+        if checks.is_concrete(self):
+            known = jax.tree.map(np.asarray, self)  # no program to compile
+            parameter_checks.warn_of_rounding(self.mean, known.standard_deviation)
+        return self
 
     @classmethod
     def join(cls, *parts: "Input") -> Self:

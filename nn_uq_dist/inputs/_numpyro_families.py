@@ -14,7 +14,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from nn_uq_dist.basics.checks import is_concrete
+from nn_uq_dist.basics import checks
 from nn_uq_dist.inputs._input import Input
 
 type Shape = tuple[int, ...]
@@ -133,6 +133,8 @@ def _as_vectors(base: Any, batch_shape: Shape, event_shape: Shape) -> Any:
 
 def _mean(value: Any, shape: Shape, axes: int) -> Array:
     """A mean with so many last axes joined to one, broadcast."""
+    # What `Input` has not seen as it was given it cannot check.
+    checks.require_in_range("mean", value, checks.float_dtype(value))
     array = jnp.asarray(value)
     if axes > 1:
         array = array.reshape(*array.shape[:-axes], -1)
@@ -142,7 +144,7 @@ def _mean(value: Any, shape: Shape, axes: int) -> Array:
 @register_input_family(dist.Uniform)
 def _uniform(base: dist.Uniform, shape: Shape) -> Input:
     low, high = base.low, base.high
-    if is_concrete(low, high) and np.any(np.asarray(low) > np.asarray(high)):
+    if checks.is_concrete(low, high) and np.any(np.asarray(low) > np.asarray(high)):
         raise ValueError(
             f"low must not be above high, got low {low} and high {high}; swap them, or pass "
             f"Uniform(mean - half_width, mean + half_width)"
@@ -195,11 +197,10 @@ _GAUSSIAN: dict[type[dist.Distribution], Callable[[Any, int], dict[str, Any]]] =
 
 def _gaussian(base: Any, shape: Shape) -> Input:
     mean = _mean(base.loc if hasattr(base, "loc") else base.mean, shape, base.event_dim)
-    (name, value), *others = _GAUSSIAN[type(base)](base, shape[-1]).items()
-    found = Input.normal(mean, **{name: value})
-    for name, value in others:
-        found = found + Input.normal(jnp.zeros(shape, found.dtype), **{name: value})
-    return found
+    zeros = jnp.zeros(shape, checks.float_dtype(mean))
+    parts = _GAUSSIAN[type(base)](base, shape[-1]).items()
+    terms = [term for name, value in parts for term in Input.normal(zeros, **{name: value}).terms]
+    return Input(mean, terms).checked_for_rounding()
 
 
 _INPUTS_OF |= dict.fromkeys(_GAUSSIAN, _gaussian)

@@ -168,13 +168,15 @@ def _known(name: str, part: Any) -> dist.Delta:
             f"or jnp.array({[*part]}) for two known numbers"
         )
     try:
-        array = jnp.asarray(checks.as_numeric(name, part))
-        return dist.Delta(array, event_dim=array.ndim)
+        known = checks.as_numeric(name, part)
     except TypeError as error:
         raise TypeError(
             f"{name} must be a distribution, an Input or an array of known numbers, got "
             f"{_kind(part)}; pass a {accepted_families()}"
         ) from error
+    checks.require_in_range(name, known, checks.float_dtype(known))
+    array = jnp.asarray(known)
+    return dist.Delta(array, event_dim=array.ndim)
 
 
 def _kind(part: object) -> str:

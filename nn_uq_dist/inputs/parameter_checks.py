@@ -17,6 +17,8 @@ from nn_uq_dist.basics.row_algebra import covariance_root, namespace
 _ROUNDINGS = 64
 # Ends of a support that were rounded each by itself are still symmetric.
 _ROUNDINGS_OF_ENDS = 8
+# Distance of the numbers of a type, in standard deviations, from which on users are told.
+_MOST_ROUNDING = 0.01
 
 
 def as_mean(mean: ArrayLike) -> tuple[ArrayLike, int]:
@@ -190,6 +192,23 @@ def is_positive_definite(matrix: FloatArray, added: FloatArray | float) -> bool:
     return True
 
 
+def warn_of_rounding(mean: Array, spread: Any) -> None:
+    """Warn if the numbers near a known float32 mean are far apart beside its standard deviation."""
+    if mean.dtype != np.float32:
+        return
+    values: Any = np.asarray(mean)
+    spacing = np.spacing(np.abs(values))
+    lost = (spread > 0) & (spacing > _MOST_ROUNDING * spread)
+    if lost.any():
+        at = checks.first_index(lost)
+        checks.warn(
+            f"mean {values[at]} at index {at} is rounded beside its standard deviation "
+            f"{spread[at]:.3g}: float32 numbers are {spacing[at]:.2g} apart there, so that both "
+            f"the mean and draws may be off by half of that; subtract what is known, or "
+            f"{checks.USE_FLOAT64}"
+        )
+
+
 def in_one_batch(**parameters: tuple[ArrayLike, tuple[int, ...]]) -> dict[str, Array]:
     """Return parameters, each with its shape without a batch, in one batch shape and dtype."""
     batch_shape = checks.broadcast_shapes(
@@ -197,6 +216,8 @@ def in_one_batch(**parameters: tuple[ArrayLike, tuple[int, ...]]) -> dict[str, A
         **{name: np.shape(value)[: -len(own)] for name, (value, own) in parameters.items()},
     )
     dtype = checks.float_dtype(*(value for value, _ in parameters.values()))
+    for name, (value, _) in parameters.items():
+        checks.require_in_range(name, value, dtype)
     return {
         name: broadcast(value, dtype, (*batch_shape, *own))
         for name, (value, own) in parameters.items()
@@ -226,6 +247,8 @@ def halves(kind: str, **ends: ArrayLike) -> tuple[Array, Array, Array]:
             f"input, such as jnp.array([low])"
         )
     dtype = checks.float_dtype(*given.values())
+    for name, value in given.items():
+        checks.require_in_range(name, value, dtype)
     low, *top, high = (broadcast(value, dtype, shape) for value in given.values())
     start, stop = (top[0], top[-1]) if top else ((low + high) / 2,) * 2
     decreasing = (start < low) | (stop < start) | (high < stop)

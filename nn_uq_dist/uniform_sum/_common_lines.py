@@ -142,7 +142,8 @@ def _tabulate(orders: Orders, distribution: UniformSum, tilts: Array) -> Lines:
     excess = excess_coth(distribution.weights, contour.tilt)
     size = tolerances.line_nodes * (1 if count >= _MANY_WEIGHTS else tolerances.more_nodes)
     nodes = nodes_of_chunk(contour, 0, size)
-    values = integrand(at_edge, distribution, excess, contour, nodes)
+    shift = distribution.normal_variance * tilt
+    values = integrand(shift, distribution, excess, contour, nodes)
     bound = envelope_at(distribution, excess, contour, size)
     exponents = log_scale(at_edge, distribution, contour)
     # As in a sum that goes on until all is small: the bound takes all sines for one.
@@ -191,6 +192,8 @@ def _of_one_distribution(
     outside = (distance <= 0) & (
         True if distribution.normal_scale is None else distribution.normal_scale == 0
     )
+    second = distribution.moments()[0]
+    valid = (second > 0) & jnp.isfinite(second)
     smallest = jnp.finfo(y.dtype).eps ** 1.5
     distribution = distribution._replace(weights=jnp.maximum(distribution.weights, smallest))
     # NaN, as points outside, needs no line.
@@ -209,7 +212,8 @@ def _of_one_distribution(
     values, holds = in_chunks(some_points, distance, index, size=size, num_rows=num_points)
     values = values - jnp.where(np.array(orders) == 0, jnp.log(unit), 0.0)
     holds = holds & (distance >= between[-1])
-    return jnp.where(outside[:, None], -jnp.inf, values), holds | outside
+    values = jnp.where(outside[:, None], -jnp.inf, values)
+    return jnp.where(valid, values, jnp.nan), holds | outside | ~valid
 
 
 @partial(jax.jit, static_argnums=0)

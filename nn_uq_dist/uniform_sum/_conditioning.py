@@ -226,7 +226,9 @@ def conditioned(
         distance = jnp.where(is_left, width - point, distance)
         moments = moments_of(sum_square, sum_quartic, normal_variance)
         values = tail_polynomials(here, powers(point), moments, derivatives > 0)
-        values = values * jnp.where(is_left & active & is_first[level][:, None], coefficient, 0.0)
+        # Powers of points far out may overflow.
+        counts = is_left & active & is_first[level][:, None]
+        values = jnp.where(counts, values * coefficient, 0.0)
         rows = rows + all_rows.of_polynomials(values, signs[:, None], level)
         coefficient = jnp.where(is_left & (here % 2 == 1), -coefficient, coefficient)
         # Condition on its largest weight. Beyond the support, and at a weight of zero, which means

@@ -198,7 +198,7 @@ def growth_at(contour: Contour, node: Array | int, derivatives: int) -> Array:
 def log_scale(distance: Array, distribution: UniformSum, contour: Contour) -> Array:
     """Exponents ``K(t) - t y - order log t`` at the tilt, written with the distance ``W - y``."""
     tilt = contour.tilt
-    value = tilt * distance + 0.5 * distribution.normal_variance * tilt * tilt
+    value = tilt * (distance + 0.5 * distribution.normal_variance * tilt)
     value = value - contour.order.astype(tilt.dtype) * jnp.log(tilt)
     return value + sum_in_blocks(log_mgf_below_edge(distribution.weights, tilt))
 
@@ -255,7 +255,7 @@ def _initial_tilt(
     reach = lax.rsqrt(jnp.maximum(normal_variance, 1e-30))
     cap = (jnp.maximum(-distance, 0.0) * reach + 3.0) * reach
     tilt = jnp.where(normal_variance > 0, jnp.minimum(bounded, cap), bounded)
-    return 0.5 * (tilt + jnp.sqrt(tilt * tilt + 4.0 * order * inverse_variance))
+    return 0.5 * (tilt + jnp.hypot(tilt, 2.0 * jnp.sqrt(order * inverse_variance)))
 
 
 def solve_tilt(

@@ -138,11 +138,14 @@ def _fold_rows[State](
 
 @jax.custom_jvp
 def integrand(
-    distance: Array, distribution: UniformSum, excess: Array, contour: Contour, nodes: Nodes
+    shift: Array, distribution: UniformSum, excess: Array, contour: Contour, nodes: Nodes
 ) -> Array:
-    """Normalized integrands (1 on the real axis) at a chunk of nodes, shape (J, M, B)."""
+    """Normalized integrands (1 on the real axis) at a chunk of nodes, shape (J, M, B).
+
+    The shift is ``d + v t``, whose terms cancel far out; ``v t`` counts as constant.
+    """
     value = product_of_factors(distribution, excess, contour.order[0], nodes)
-    value = value * edge_phase(distance, distribution, contour, nodes)
+    value = value * edge_phase(shift, distribution, nodes)
     values = [value]
     for _ in contour.order[1:]:
         values.append(values[-1] * nodes.pole)
@@ -176,14 +179,11 @@ def _integrand_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple
     return density, density * along[:, None]
 
 
-def edge_phase(distance: Array, distribution: UniformSum, contour: Contour, nodes: Nodes) -> Array:
-    """``exp(i a d + v (z^2 - t^2)/2)``, with the distance ``d`` from the edge."""
-    if distribution.normal_scale is None:
-        sine, cosine = sine_and_cosine(nodes.frequency * distance)
-    else:
-        variance = distribution.normal_variance
-        spread = variance * nodes.frequency
-        sine, cosine = sine_and_cosine(nodes.frequency * distance + spread * contour.tilt)
+def edge_phase(shift: Array, distribution: UniformSum, nodes: Nodes) -> Array:
+    """``exp(i a (d + v t) - v a^2/2)``, with the distance ``d`` from the edge."""
+    sine, cosine = sine_and_cosine(nodes.frequency * shift)
+    if distribution.normal_scale is not None:
+        spread = distribution.normal_variance * nodes.frequency
         decay = jnp.exp(-0.5 * (spread * nodes.frequency))
         sine, cosine = decay * sine, decay * cosine
     return lax.complex(cosine, sine)
@@ -239,6 +239,7 @@ def contour_sum(
     excess = excess_coth(distribution.weights, contour.tilt)
     component = tilted_component(distribution.weights, contour.tilt, excess)
     constants = lax.stop_gradient((distribution, excess, contour))
+    shift = _shift(distance, distribution, contour)
     nothing = jnp.zeros(contour.order.shape, distance.dtype)
     slopes = None
     if derivatives:
@@ -250,7 +251,7 @@ def contour_sum(
     def add_chunk(state: State) -> State:
         chunk, _, total, slopes = state
         nodes = nodes_of_chunk(contour, chunk, size)
-        density = integrand(distance, distribution, excess, contour, nodes)
+        density = integrand(shift, distribution, excess, contour, nodes)
         density = lax.optimization_barrier(density)
         total = total + jnp.sum(density.real, axis=0)
         if slopes is not None:
@@ -277,6 +278,23 @@ def contour_sum(
     if slopes is not None:
         slopes = Slopes(*(part / total for part in slopes))
     return value, slopes
+
+
+def _shift(distance: Array, distribution: UniformSum, contour: Contour) -> Array:
+    """``d + v t``.
+
+    It is the distance of the uniforms' tilted mean from their edge, at most ``n/t``, and what is
+    missing to the saddlepoint, less than a standard deviation. Far out in the normal part rounding
+    is more than that, and the sum would have no value.
+    """
+    scale = distribution.normal_scale
+    if scale is None:
+        return distance
+    fixed = lax.stop_gradient(distance)
+    most = len(distribution.weights) + 1.0 + contour.order[-1].astype(distance.dtype)
+    most = lax.stop_gradient(2.0 * (most / contour.tilt + scale))
+    moved = lax.stop_gradient(distribution.normal_variance) * contour.tilt
+    return jnp.clip(fixed + moved, -most, most) + (distance - fixed)
 
 
 class TailIntegral(NamedTuple):
@@ -352,6 +370,8 @@ def tail_integral(
     converged = (contour.num_nodes > 0) | ~inside
     log_sum, slopes = contour_sum(distance, safe, contour, derivatives)
     moments, decay = safe.moments(), contour.alias_decay
-    aliases = alias_corrections(order, y, moments, decay, contour.spacing, derivatives > 0)
+    # Of points without aliases powers may overflow.
+    near = jnp.where(contour.polynomial_aliases, y, 0.0)
+    aliases = alias_corrections(order, near, moments, decay, contour.spacing, derivatives > 0)
     aliases = relative_correction(aliases, log_sum)
     return TailIntegral(jnp.where(inside, log_sum, -jnp.inf), slopes, aliases, converged)

@@ -89,8 +89,14 @@ def evaluate_each_point(
     scale = binary_scale(distribution)
     scaled = in_units(distribution._replace(weights=distribution.weights * sign), scale)
     order = jnp.broadcast_to(jnp.asarray(orders)[:, None], (len(orders), *y.shape))
-    distance = distance_from_edge(y / scale, scaled.weights)
-    at = order, y / scale, distance, scaled
+    point = y / scale
+    if scaled.normal_scale is not None:
+        # Beyond, the logarithm overflows, too.
+        root = float(jnp.finfo(y.dtype).max) ** 0.5
+        ends = 2.0 * (jnp.sum(scaled.weights, axis=0) + root * scaled.normal_scale)
+        point = jnp.minimum(point, ends)
+    distance = distance_from_edge(point, scaled.weights)
+    at = order, point, distance, scaled
     if scaled.normal_scale is None and len(scaled.weights) <= MOST_CONDITIONED:
         leaves, done = whole(*at, derivatives), jnp.ones(y.shape, bool)
         rows = Rows(scaled, leaves, derivatives).zeros(order)
@@ -99,8 +105,7 @@ def evaluate_each_point(
     else:
         sums, leaves, done = _integrals(*at, active, derivatives, conditioning)
     value = sums.rows[0]
-    # Not where a sum is NaN, but far out, where polynomials overflow.
-    is_zero = (value <= 0) | jnp.isinf((y / scale) ** 4)
+    is_zero = value <= 0  # not where a sum is NaN
     if scaled.normal_scale is None:
         is_zero = is_zero | (distance <= 0)
     safe = jnp.where(is_zero, 1.0, value)

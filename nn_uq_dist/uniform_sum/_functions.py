@@ -19,6 +19,7 @@ from nn_uq_dist.uniform_sum._choice_of_method import evaluate, magnitude
 from nn_uq_dist.uniform_sum._each_point import BOTH, DENSITY, SURVIVAL, Orders
 from nn_uq_dist.uniform_sum.quantiles import (
     at_most_half,
+    resolved_scale,
     score_at,
     score_of_tail,
     value_at_score,
@@ -78,6 +79,7 @@ def prepare(
     if scale_array is not None:
         with np.errstate(invalid="ignore"):
             scale_array = nan_unless(scale_array >= 0, scale_array)
+            scale_array = resolved_scale(scale_array, weights_array)
     return Arguments(x_array, weights_array, scale_array, (x, weights, normal_scale))
 
 
@@ -98,7 +100,8 @@ def logpdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
     weights : array_like, shape (..., n)
         Weights of the uniforms on [-1, 1]; any sign, zeros allowed.
     normal_scale : array_like, shape (...), optional
-        Standard deviation of the normal part, non-negative. Default: no normal part.
+        Standard deviation of the normal part, non-negative. Default: no normal part. One below the
+        rounding of ``sum |w|`` counts as none.
 
     Returns
     -------
@@ -144,7 +147,8 @@ def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     1.0
     """
     a = prepare("x", x, weights, normal_scale)
-    return a.results(namespace(a.x).exp(a.evaluate(DENSITY)[0]))
+    with np.errstate(over="ignore"):  # infinite where the type has no such number
+        return a.results(namespace(a.x).exp(a.evaluate(DENSITY)[0]))
 
 
 def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:

@@ -175,6 +175,20 @@ def _width(magnitudes: Any) -> Any:
     return distance_from_edge(jnp.zeros(sizes.shape[1:], sizes.dtype), sizes)
 
 
+def resolved_scale(normal_scale: Any, weights: Any) -> Any:
+    """The normal scale, zero where it is below the rounding of values at the edge of the uniforms.
+
+    There the difference that it makes is between neighboring values, and integrands that resolve
+    it would need frequencies whose powers overflow.
+    """
+    xp = namespace(weights, normal_scale)
+    # Not times the sum, which may overflow.
+    least = (xp.abs(weights) * float(jnp.finfo(weights.dtype).eps)).sum(axis=-1)
+    lost = xp.where(normal_scale <= least, normal_scale, 0).astype(normal_scale.dtype)
+    # Derivatives are those at zero; that of a selected zero would be zero, the second one, too.
+    return normal_scale - (lost if xp is np else lax.stop_gradient(lost))
+
+
 def saddlepoint_quantile(score: Any, weights: Any, normal_scale: Any) -> Any:
     """Point with approximately this normal score; NumPy arrays give NumPy arrays.
 

@@ -271,3 +271,30 @@ def test_a_normal_with_noise_is_a_normal(precision):
     np.testing.assert_allclose(noisy.from_normal_score(z), 1 + 5 * z, rtol=3e-6, atol=1e-5)
     x = np.array([-20.0, 1.0, 16.0])
     np.testing.assert_allclose(noisy.log_prob(x), known.logpdf(x), rtol=1e-4)
+
+
+HALF_LINES = {
+    "exponential": (
+        dist.Exponential(1.0),
+        lambda x, s: scipy.stats.exponnorm.logpdf(x, 1 / s, 0, s),
+    ),
+    # A. Azzalini 1985
+    "half normal": (
+        dist.HalfNormal(1.0),
+        lambda x, s: scipy.stats.skewnorm.logpdf(x, 1 / s, 0, np.sqrt(1 + s**2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HALF_LINES)
+def test_half_lines_beside_their_ends(name, precision):
+    base, known = HALF_LINES[name]
+    sigma = np.array([1e-3, 0.01, 0.1, 1.0])[:, None]
+    x = (
+        np.array([-2.0, 0.0, 0.5, 2.0, 5.0]) * sigma
+        + np.array([[0.0], [0.1], [0.3], [2.0]])[:, None]
+    )
+    x = x.astype(precision)
+    found = NoisyMarginal(base, sigma.astype(precision)).log_prob(x)
+    expected = known(x.astype(float), sigma.astype(precision).astype(float))
+    np.testing.assert_allclose(found, expected, atol=1e-4 if precision == "float32" else 1e-9)

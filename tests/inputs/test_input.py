@@ -319,3 +319,40 @@ def test_errors():
     for call, message in ERRORS:
         with pytest.raises((TypeError, ValueError), match=message):
             call()
+
+
+def test_means_that_float32_rounds_are_named():
+    mean = np.array([1.0, 6378137.37])
+    for make in (
+        lambda: Input.normal(mean, 0.01),
+        lambda: Input.box(jnp.asarray(mean), 0.01),
+        lambda: as_input(dist.Normal(mean, 0.01).to_event(1)),
+        lambda: as_input({"x": dist.Normal(mean, 0.01).to_event(1)}),
+        lambda: Input.triangular(mean - 0.5, mean + 0.5),
+    ):
+        with pytest.warns(
+            RuntimeWarning, match=r"6378137.5 at index \(1,\).*jax_enable_x64"
+        ) as told:
+            make()
+        assert len(told) == 1
+        assert told[0].filename == __file__
+    # Nothing where rounding does not matter, nor of known and of traced numbers.
+    Input.normal(mean, 100.0)
+    Input.known(mean)
+    jax.eval_shape(lambda m: Input.normal(m, 0.01).mean, mean)
+    with jax.enable_x64(True):
+        Input.normal(mean, 0.01)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Input.normal(np.array([1e39]), 1.0),
+        lambda: Input.box([0.0], np.array([1e39])),
+        lambda: as_input(dist.Normal(np.array([1e39]), 1e38).to_event(1)),
+        lambda: as_input({"x": dist.Normal(0.0, 1.0), "known": np.array(1e39)}),
+    ],
+)
+def test_numbers_that_overflow_are_refused(make):
+    with pytest.raises(ValueError, match=r"at most 3.4e\+38.*got 1e\+39.*jax_enable_x64"):
+        make()

@@ -1,12 +1,16 @@
 """Gradients and Hessians against finite differences of the 40-digit reference."""
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mpmath import mp
 
 from nn_uq_dist import uniform_sum as lc
 from tests.bank.loader import derivative_cases
+from tests.bank.reference import iterated_normal_integrals
 from tests.compiling import jit
 from tests.uniform_sum.stacks import stacked, with_gradient, with_hessian
 
@@ -133,6 +137,86 @@ def test_slopes_at_the_center(weights, precision):
     slopes = jit(lambda x: [jax.grad(function)(x, weights) for function in expected])(0.0)
     density = float(lc.pdf(0.0, weights))
     np.testing.assert_allclose(slopes, np.array([*expected.values()]) * density, rtol=1e-5)
+
+
+WEIGHTS = {1: [0.5], 3: [0.5, 0.3, 0.1], 5: [0.5, 0.3, 0.1, 0.2, 0.4]}
+
+
+def values_and_slopes(x, weights, scale):
+    """Log density and log survival with derivatives in ``x``, a weight and the scale, in mpmath."""
+
+    def logs(x, scale, first):
+        return iterated_normal_integrals(x, [first, *widths[1:]], scale)
+
+    x, scale, *widths = (Fraction(float(v)) for v in (x, scale, *weights))
+    arguments, step = [x, scale, widths[0]], scale / 10**12
+    columns = [logs(*arguments)]
+    for k in range(3):
+        ends = [[v + sign * step * (i == k) for i, v in enumerate(arguments)] for sign in (1, -1)]
+        above, below = (logs(*end) for end in ends)
+        twice = 2 * mp.mpf(step.numerator) / step.denominator
+        columns.append([(a - b) / twice for a, b in zip(above, below, strict=True)])
+    return np.array(columns, float).T
+
+
+@pytest.mark.parametrize("count", WEIGHTS)
+def test_a_tiny_normal_part_has_right_slopes(count, precision):
+    # Inside, beside, at and beyond the edge.
+    eps, weights = float(np.finfo(precision).eps), np.array(WEIGHTS[count], precision)
+    width = weights.sum(dtype=np.longdouble).astype(precision)
+    far = [np.nextafter(width, np.array(end, precision)) for end in (0, 9)]
+    x = np.array([0.1, 0.7, 1 - 1e-4, 1, 1.2]) * width
+    x = np.concatenate([x, far]).astype(precision)
+    lost = [1e-30, 1e-18, 1e-12 if precision == "float32" else 1e-17, eps / 2]
+    kept = [2 * eps, 100 * eps, 1e-4, 0.1] if count < 5 else [100 * eps]
+    scale = np.array([0, *lost, *kept], precision) * width
+    points = [part.ravel() for part in np.broadcast_arrays(x, scale[:, None])]
+
+    def both(x, scale, weights):
+        return jnp.stack(lc.logpdf_and_logsf(x, weights, scale))
+
+    slopes = jax.jacrev(both, argnums=(0, 1, 2))
+    each = jax.vmap(lambda *at: (both(*at), slopes(*at)), (0, 0, None))
+    values, (of_x, of_scale, of_weights) = jit(each)(*points, weights)
+    assert all(np.isfinite(part).all() for part in (of_x, of_scale, of_weights))
+    found = np.stack([values, of_x, of_scale, of_weights[..., 0]], axis=-1)
+    found = found.reshape(len(scale), len(x), 2, 4)
+    # Below the rounding of the values it is none, and has no slope.
+    assert (found[1:5] == found[0]).all()
+    assert (found[1:5, :, :, 2] == 0).all()
+    with mp.workdps(160):
+        for row, s in zip(found[5:], scale[5:], strict=True):
+            expected = np.array([values_and_slopes(at, weights, s) for at in x])
+            size = 1 + np.abs(expected)
+            # Slopes are as large as one over the scale, and near the edge, where it cancels, that
+            # of the scale is of this size, too.
+            size[..., 1:] += np.abs(expected[..., 1:2])
+            bar = [3e-6] * 4 if precision == "float32" else [1e-11, *[1e-8] * 3]
+            rounding = np.array([0, 1, 1, 1]) * 4 * eps / s
+            assert (np.abs(row - expected) <= bar * size + rounding).all(), s
+
+
+def test_far_out_in_the_normal_part(precision):
+    # The uniforms leave the distance from their edge, and a factor ``1 / (2 w t)`` each.
+    weights, scale = np.array([0.5, 0.3, 0.1], precision), 0.125
+    z = np.array([1e5, 1e7, 1e9, 1e12, 1e16, 1e18])
+    x = (weights.sum(dtype=float) + scale * z).astype(precision)
+
+    def both(x, s):
+        return jnp.stack(lc.logpdf_and_logsf(x, weights, s))
+
+    slopes = jit(jax.vmap(lambda x, s: (both(x, s), jax.jacrev(both, (0, 1))(x, s)), (0, None)))
+    values, (of_x, of_scale) = slopes(x, jnp.asarray(scale, precision))
+    away = x.astype(float) - weights.sum(dtype=float)
+    for found, expected in (
+        (values, -((away / scale) ** 2) / 2),
+        (of_x, -away / scale**2),
+        (of_scale, away**2 / scale**3),
+    ):
+        np.testing.assert_allclose(found, np.stack([expected] * 2, 1), rtol=1e-6)
+    farther = np.array([1e25 if precision == "float32" else 1e200, np.inf], precision)
+    beyond = jit(lambda x: lc.logpdf(x, weights, scale))(farther)
+    assert (np.asarray(beyond) == -np.inf).all()
 
 
 def test_third_derivative_is_refused():
