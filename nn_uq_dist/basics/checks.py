@@ -69,6 +69,12 @@ def float_dtype(*values: object) -> jnp.dtype:
     return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 
 
+def at_least_single(*values: object) -> jnp.dtype:
+    """`float_dtype`, or single precision; `jnp.promote_types` is an error if promotion is strict."""
+    dtype = float_dtype(*values)
+    return dtype if jnp.finfo(dtype).bits >= 32 else jnp.dtype(jnp.float32)
+
+
 def rounded(name: str, value: ArrayLike, dtype: Any) -> np.ndarray:
     """Numbers of a user as outputs of this type hold them, in float64.
 

@@ -329,9 +329,9 @@ def _transformed_value(distribution: Any, z: Array) -> Array:
 
 
 _TRUNCATED = (
-    dist.truncated.LeftTruncatedDistribution
-    | dist.truncated.RightTruncatedDistribution
-    | dist.truncated.TwoSidedTruncatedDistribution
+    dist.LeftTruncatedDistribution
+    | dist.RightTruncatedDistribution
+    | dist.TwoSidedTruncatedDistribution
 )
 
 
@@ -373,9 +373,9 @@ _FAMILIES: dict[type, Callable[[Any], Any]] = {
     dist.HalfNormal: lambda one: _placed(_HALF_NORMAL, 0, one.scale),
     dist.Gamma: lambda one: _placed(Gamma(one.concentration), 0, 1 / one.rate),
     dist.Beta: lambda one: Beta(one.concentration1, one.concentration0),
-    dist.truncated.LeftTruncatedDistribution: _TRUNCATION,
-    dist.truncated.RightTruncatedDistribution: _TRUNCATION,
-    dist.truncated.TwoSidedTruncatedDistribution: _TRUNCATION,
+    dist.LeftTruncatedDistribution: _TRUNCATION,
+    dist.RightTruncatedDistribution: _TRUNCATION,
+    dist.TwoSidedTruncatedDistribution: _TRUNCATION,
     dist.TransformedDistribution: _by_functions(_transformed_score, _transformed_value),
     dist.MixtureSameFamily: Mixture.of,
     dist.MixtureGeneral: Mixture.of,

@@ -148,7 +148,7 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     def _dtype(self) -> jnp.dtype:
         """Floating-point type of the results, at least single precision."""
         stored = [self.__dict__.get(name) for name in self.gather_pytree_data_fields()]
-        return jnp.promote_types(checks.float_dtype(*jax.tree.leaves(stored)), jnp.float32)
+        return checks.at_least_single(*jax.tree.leaves(stored))
 
     def _set_parameters(self, batch_shape: tuple[int, ...], **parameters: Any) -> None:
         """Keep parameters with as many axes as the batch: those of `vmap` come in front of all."""

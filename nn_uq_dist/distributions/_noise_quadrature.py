@@ -351,7 +351,7 @@ def _shares(
     bends, values = joined(bends), joined(values, marks.values)
     first, last = outer = places(jnp.stack([low, high]))
     ends = jnp.clip(places(bends), first, last)
-    others = rule.panels - jnp.sum((ends > first) & (ends < last), axis=0)
+    others = rule.panels - jnp.sum((ends > first) & (ends < last), axis=0, dtype=low.dtype)
     ends = jnp.concatenate([outer[:1], ends, outer[1:]])
     lengths = jnp.diff(ends, axis=0)
     # Rounding must not add a panel: the last one would be left out.

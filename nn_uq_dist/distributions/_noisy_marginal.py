@@ -143,7 +143,7 @@ class NoisyMarginal(OutputDistribution):
         without = np.asarray(self.noise_scale) == 0 if is_known else np.zeros((), bool)
         if without.all():
             return jnp.broadcast_to(getattr(self.base, name)(given), shape)
-        dtype = jnp.promote_types(jnp.result_type(given, self._dtype), jnp.float32)
+        dtype = jnp.result_type(given, self._dtype)
         arrays = (jnp.broadcast_to(part, shape).astype(dtype) for part in (given, self._scale))
         found = function(*arrays, self.base)
         if not without.any():

@@ -63,7 +63,7 @@ def clipped_correlation(matrix: ArrayLike, min_eigenvalue: ArrayLike = 1e-4) -> 
     0.7395 0.0938
     """
     matrix = as_correlation("matrix", matrix)
-    dtype = jnp.promote_types(checks.float_dtype(matrix), jnp.float32)
+    dtype = checks.at_least_single(matrix)
     floor = checked_floor(min_eigenvalue, dtype)
     if checks.is_concrete(matrix, floor):
         known = np.asarray(matrix, dtype)

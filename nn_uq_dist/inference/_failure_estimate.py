@@ -44,6 +44,8 @@ _LARGEST_EXCESS = 0.05
 _MOST_HEAVIER, _MOST_LARGER, _ERRORS_OF_SECOND = 0.05, 3.5, 2.0
 # Level of the bounds, and the chance that the reach is too large.
 _LEVEL, _MISSED = 0.95, 0.01
+# Farther than the largest number of runs reaches, which is 19.
+_FARTHEST = 40.0
 
 
 class FinalSample:
@@ -103,7 +105,7 @@ class FinalSample:
 
     def portion(self) -> int:
         """Draws of a portion."""
-        return max(self._space.group_size, min(_PORTION, _MOST_NUMBERS // self._widest))
+        return max(self._space.block, min(_PORTION, _MOST_NUMBERS // self._widest))
 
     @property
     def probability(self) -> FloatArray:
@@ -207,6 +209,6 @@ def reach(num_runs: int, num_final: int) -> float:
     """Distance of the farthest half-space that the wide draws have entered, but for 1%."""
     guard = GUARD_SHARE * (num_final + LEARNING_SHARE * num_runs)
     each = SPREAD_SHARES[1] * WIDE_SHARE * num_runs + guard / (len(SPREADS) - 1)
-    at = np.linspace(2.0, 12.0, 501)
+    at = np.linspace(0.0, _FARTHEST, 4001)
     hits = each * ndtr(-at[:, None] / np.array(SPREADS[1:])).sum(axis=1)
-    return float(at[np.argmax(hits < -math.log(_MISSED))])
+    return float(np.interp(math.log(_MISSED), -hits, at))

@@ -18,7 +18,7 @@ from nn_uq_dist.inference._limit_state import Limits, design_points
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
 
-_LEAST_RUNS, _MOST_RUNS = 1000, 10**10
+_LEAST_RUNS, _MOST_RUNS = 500, 10**10
 # Share of the runs on rays to the most probable failing input, and the probability above which
 # what does not fail is counted.
 _RAYS_SHARE, _OFTEN = 0.02, 0.5
@@ -227,7 +227,7 @@ def failure_probability(
 
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     with tqdm(total=num_runs, unit="run", unit_scale=True, delay=2, disable=not progress) as bar:
-        space = StandardSpace(flat, limits.read, bar.update)
+        space = StandardSpace(flat, limits.read, num_runs, bar.update)
         search = FailureSearch(space, limits, num_runs, rng)
         mixture = search.proposal()
         known = search.candidates(), search.nearest()
@@ -260,7 +260,7 @@ def failure_probability(
         limit=np.asarray(limit)[()],
         **given,
         num_runs=space.num_runs,
-        reach=reach(space.num_runs, final.count),
+        reach=reach(num_runs, final.count),
         point=space.distribution.structured(at.reshape(*shape, at.shape[-1])),
         draws=space.distribution.structured(space.inputs(draws)),
         weights=weights.reshape(*shape, len(draws)),

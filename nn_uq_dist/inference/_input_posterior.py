@@ -295,7 +295,8 @@ def input_posterior(
     key = checks.as_key("key", key)
     others = y, noise_scale, noise_covariance, key
     flat = checked_network("input_posterior", network, f, *others)
-    space = StandardSpace(flat, lambda outputs: outputs)
+    num_runs = checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
+    space = StandardSpace(flat, lambda outputs: outputs, num_runs)
     if space.num_variables > _MOST_VARIABLES:
         raise ValueError(
             f"f must have at most {_MOST_VARIABLES} random variables, got {space.num_variables}; "
@@ -312,7 +313,6 @@ def input_posterior(
             f"noise, {batch_shape} of y; repeat y for each noise, as by jnp.broadcast_to"
         )
     root = np.broadcast_to(root, (*observed.shape, size))
-    num_runs = checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     from tqdm import tqdm
 
     outputs = observed.reshape(-1, size)
@@ -323,6 +323,7 @@ def input_posterior(
         (NUM_DRAWS, space.num_variables)
     )
     shared = points, space.run(points)
+    num_shared = space.num_runs
     if num_nan := int(np.isnan(shared[1]).any(axis=1).sum()):
         checks.warn(
             f"outputs are NaN at {num_nan} of {NUM_DRAWS} inputs drawn from f, and such inputs "
@@ -340,7 +341,7 @@ def input_posterior(
         parts = np.stack([one[name] for one in found])
         fields[name] = parts.reshape((*batch_shape, *np.shape(first)))
     fields["_draws"] = np.moveaxis(fields["_draws"], len(batch_shape), 0)
-    fields["num_runs"] += math.ceil(NUM_DRAWS / len(found))
+    fields["num_runs"] += math.ceil(num_shared / len(found))
     return InputPosterior(**fields, _distribution=space.distribution)
 
 

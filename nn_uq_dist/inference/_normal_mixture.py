@@ -25,6 +25,8 @@ _LEAST_DRAWS, _LEAST_SHARE = 8.0, 0.01
 _FEW_DRAWS = 20.0
 # What one variance more or less than chance means: the range of Marchenko and Pastur, widened.
 _MARGIN = 0.1
+# Log densities of all components at once, and those that shares are balanced by.
+_NUMBERS_AT_ONCE, _MOST_BALANCED = 2**18, 2**22
 # Steps for the shares of less variance. How much of the shares stays: most in few variables, where
 # wide components hold what the others leave, less for each of them. With one half throughout, the
 # errors of half-spaces in 12 and 31 variables are 1.3 times as large.
@@ -188,26 +190,36 @@ class NormalMixture:
         with np.errstate(divide="ignore"):
             logs = np.log(self.shares / self.shares.sum())
         squares = np.sum(z**2, axis=1)
-        rows = zip(self.components, logs, strict=True)
-        return np.stack([part.log_density(z, squares) + log for part, log in rows])
+        found = np.empty((len(logs), len(z)))
+        for row, part, log in zip(found, self.components, logs, strict=True):
+            row[:] = part.log_density(z, squares) + log
+        return found
 
     def log_density(self, z: FloatArray) -> FloatArray:
         """Log density at points, up to the constant of the standard normal distribution."""
-        return log_sum(self.log_densities(z))
+        # At some points at a time: of a hundred thousand runs all densities would be 400 MB.
+        size = max(1, _NUMBERS_AT_ONCE // len(self.components))
+        parts = [z[start : start + size] for start in range(0, max(len(z), 1), size)]
+        return np.concatenate([log_sum(self.log_densities(part)) for part in parts])
 
     def balanced(self, points: FloatArray, weights: FloatArray) -> "NormalMixture":
         """The mixture with shares for less variance of a mean, as far as weighted draws tell.
 
         The second moment of the weights is convex in the shares (H. Y. He and A. B. Owen 2014); a
-        part of the shares stays, as the draws do not show all that may fail.
+        part of the shares stays, as the draws do not show all that may fail. Of many draws, which
+        are in the order of their components, every second or third is used, and so on.
         """
         if not len(points):
             return self
+        step = -(-len(points) * len(self.components) // _MOST_BALANCED)
+        points, weights = points[::step], weights[::step]
         fixed = self.shares / self.shares.sum()
-        logs = self.log_densities(points) - np.log(fixed)[:, None]
+        logs = self.log_densities(points)
+        logs -= np.log(fixed)[:, None]
         logs += 0.5 * np.sum(points**2, axis=1)
         largest = logs.max(axis=0)
-        densities, shares = np.exp(logs - largest), fixed
+        logs -= largest
+        densities, shares = np.exp(logs, out=logs), fixed
         weights = np.exp(np.log(weights) - largest - np.max(np.log(weights) - largest))
         for _ in range(_BALANCE_STEPS):
             # The share of the only component near a point may become zero.

@@ -177,7 +177,7 @@ def sobol_indices(
     from tqdm import tqdm
 
     with tqdm(total=num_runs, unit="run", unit_scale=True, delay=2, disable=not progress) as bar:
-        space = StandardSpace(flat, lambda outputs: outputs, bar.update)
+        space = StandardSpace(flat, lambda outputs: outputs, num_runs, bar.update)
         of_input, of_variable = space.groups
         random = np.unique(of_variable)
         least = _LEAST_DRAWS * (len(random) + 2)
@@ -187,7 +187,8 @@ def sobol_indices(
                 f"got {num_runs}; pass more, or a network of fewer inputs"
             )
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        z = rng.standard_normal((2, num_runs // (len(random) + 2), space.num_variables))
+        num_draws = num_runs // (len(random) + 2) // space.block * space.block
+        z = rng.standard_normal((2, num_draws, space.num_variables))
         first, second = map(space.run, z)
         # Without the first output, whose digits a mean would lose; before squares, in a unit.
         origin = first[0]

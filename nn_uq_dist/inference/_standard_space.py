@@ -2,8 +2,8 @@
 
 A uniform variable of the distribution is ``2 Phi(z) - 1`` of a normal one. Inputs are computed in
 float64, a uniform variable from the edge that is nearer: next to an edge at zero an input keeps all
-its digits, which sums from the middle lose. The network runs in its own type, in groups of one
-size, so that it is compiled once.
+its digits, which sums from the middle lose. The network runs in its own type, in a loop over blocks
+of one size, so that it is compiled once, whatever the number of points.
 """
 
 from collections.abc import Callable
@@ -16,17 +16,20 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.chunks import in_chunks
 from nn_uq_dist.basics.compiled_programs import compiled_once
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inputs import as_input
 from nn_uq_dist.inputs.flat_network import FlatNetwork, flat_network
 from nn_uq_dist.linearization.jacobians import values_and_jacobians
 
-# Runs that go through the network at once, and most numbers of an array.
+# Points that a program gets, and most numbers of an array.
 _GROUP_SIZE = 512
 _GROUP_NUMBERS = 2**20
-# Points whose derivatives are computed at once: an observation has 128 starts.
-_SLOPES_AT_ONCE, _JACOBIANS_AT_ONCE = 32, 128
+# Blocks of all runs, at least: some 100 calls are filled up, each by half a block.
+_BLOCKS = 2000
+# Most points whose derivatives are computed at once: each takes several runs.
+_SLOPES_AT_ONCE, _JACOBIANS_AT_ONCE = 32, 4
 # A value with its gradient takes as long as this many values.
 RUNS_PER_SLOPE = 3
 
@@ -40,14 +43,25 @@ class StandardSpace:
         The network, with a distribution without batch axes.
     read
         A pure function of outputs ``(n, N_y)`` that returns what is kept of them.
+    num_runs
+        About how many runs there will be: what fills up the last blocks are few of them.
     report
         Is told how many runs were done.
+
+    Attributes
+    ----------
+    block : int
+        Points that go through the network at once. A call is filled up to a multiple of it, and
+        what fills it up counts as runs.
+    num_runs : int
+        Runs so far.
     """
 
     def __init__(
         self,
         flat: FlatNetwork,
         read: Callable[[jax.Array], jax.Array],
+        num_runs: int,
         report: Callable[[int], object] = bool,
     ) -> None:
         self.flat, self.read, self._report = flat, read, report
@@ -71,7 +85,10 @@ class StandardSpace:
                 "f must be random, got only known values; give an input a half-width or a scale"
             )
         widest = max(distribution.num_inputs, self.num_variables, flat.num_outputs)
-        self.group_size = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
+        self._most = max(1, min(_GROUP_SIZE, _GROUP_NUMBERS // widest))
+        # A few sizes, so that other numbers of runs compile nothing.
+        powers = [4**k for k in range(5) if _BLOCKS * 4**k <= max(num_runs, _BLOCKS)]
+        self.block = min(powers[-1], self._most)
         self._programs: dict[str, Callable[..., Any]] = {}
 
     @property
@@ -100,7 +117,7 @@ class StandardSpace:
         def at(x: jax.Array) -> tuple[jax.Array]:
             return (self.read(self.flat.at_draws(x)),)
 
-        (kept,) = self._in_groups("run", at, z, self.group_size, 1)
+        (kept,) = self._in_groups("run", at, z, self.block, 1)
         return kept.astype(np.float64)
 
     def inputs(self, z: FloatArray) -> NDArray[Any]:
@@ -109,7 +126,7 @@ class StandardSpace:
         def at(x: jax.Array) -> tuple[jax.Array]:
             return (self.distribution.taken(x),)
 
-        (inputs,) = self._in_groups("inputs", at, np.nan_to_num(z), self.group_size, 0)
+        (inputs,) = self._in_groups("inputs", at, np.nan_to_num(z), self._most, 0)
         inputs[np.isnan(z).any(axis=1)] = np.nan  # keeps the type, as `np.where` does not
         return inputs
 
@@ -120,7 +137,8 @@ class StandardSpace:
             return self.read(self.flat(x)[None])[0]
 
         at = jax.vmap(jax.value_and_grad(value))
-        found = self._in_groups("slopes", at, z, _SLOPES_AT_ONCE, RUNS_PER_SLOPE)
+        block = min(self.block, _SLOPES_AT_ONCE)
+        found = self._in_groups("slopes", at, z, block, RUNS_PER_SLOPE)
         return found[0].astype(np.float64), self._pulled_back(found[1], z)
 
     def outputs_and_jacobians(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -130,9 +148,10 @@ class StandardSpace:
         def at(x: jax.Array) -> tuple[jax.Array, jax.Array]:
             return values_and_jacobians(self.flat, x, num_outputs)
 
-        size = min(_JACOBIANS_AT_ONCE, _GROUP_NUMBERS // (num_inputs * num_outputs))
+        most = min(_JACOBIANS_AT_ONCE, _GROUP_NUMBERS // (num_inputs * num_outputs))
         runs = 1 + min(self.num_variables, num_outputs)
-        outputs, jacobians = self._in_groups("Jacobians", at, z, size, runs)
+        block = max(1, min(self.block, most))
+        outputs, jacobians = self._in_groups("Jacobians", at, z, block, runs)
         return outputs.astype(np.float64), self._pulled_back(jacobians, z[:, None])
 
     def _in_groups(
@@ -140,22 +159,29 @@ class StandardSpace:
         name: str,
         at: Callable[[jax.Array], tuple[jax.Array, ...]],
         z: FloatArray,
-        size: int,
+        block: int,
         runs: int,
     ) -> list[NDArray[Any]]:
-        """Arrays that a program for `size` inputs returns, and counts as so many runs for each."""
-        dtype = np.dtype(self.distribution.dtype)
-        padded = np.zeros((max(1, size), self.distribution.num_inputs), dtype)
+        """Arrays that a program returns, and counts as so many runs for each point."""
+        dtype, size = np.dtype(self.distribution.dtype), block * (self._most // block)
+        padded = np.zeros((size, self.distribution.num_inputs), dtype)
         if name not in self._programs:
-            self._programs[name] = compiled_once(at, jnp.asarray(padded))
+
+            def blocks(x: jax.Array, count: jax.Array) -> tuple[jax.Array, ...]:
+                return in_chunks(at, x, size=block, num_rows=count if block < size else None)
+
+            self._programs[name] = compiled_once(blocks, jnp.asarray(padded), np.int32(size))
         parts = []
-        for start in range(0, max(1, len(z)), len(padded)):
-            part = self._inputs(z[start : start + len(padded)])
+        for start in range(0, max(1, len(z)), size):
+            part = self._inputs(z[start : start + size])
             rows = padded.copy()
             rows[: len(part)] = part
-            parts.append(self._programs[name](jnp.asarray(rows)))
-            self.num_runs += runs * len(part)
-            self._report(runs * len(part))
+            # A block is not filled up by zeros, where a network may be NaN.
+            rows[len(part) :] = part[-1:] if len(part) else 0
+            parts.append(self._programs[name](jnp.asarray(rows), np.int32(len(part))))
+            done = runs * block * -(-len(part) // block)
+            self.num_runs += done
+            self._report(done)
         # Read at the end: a program runs while the next is called.
         return [np.concatenate(arrays)[: len(z)] for arrays in zip(*parts, strict=True)]
 

@@ -108,7 +108,7 @@ def as_covariance(name: str, value: ArrayLike, size: int, remedy: str) -> Any:
         For another shape.
     """
     _require_square(name, value, size, remedy)
-    dtype = jnp.promote_types(checks.float_dtype(value), jnp.float32)
+    dtype = checks.at_least_single(value)
     rounding = _ROUNDINGS * float(jnp.finfo(dtype).eps)
     if not checks.is_concrete(value):
         traced = jnp.asarray(value, dtype)

@@ -152,7 +152,8 @@ def in_batches(
 
     key = threefry(key)
     size = batch_size or min(_BATCH_SIZE, max(1, _BATCH_NUMBERS // width))
-    size = min(size, num_samples)
+    # Equal batches: the last one would be filled up by draws that nobody sees.
+    size = -(-num_samples // -(-num_samples // size))
     offsets = np.arange(size, dtype=np.uint32)
     run = compiled_once(function, source, key, offsets)
     kept: Any = None

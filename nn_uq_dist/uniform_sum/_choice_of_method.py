@@ -113,9 +113,8 @@ def _of_numbers(orders: Orders, y: HostArray, distribution: UniformSum) -> HostA
     parts = []
     for start in range(0, num_distributions, size):
         some = slice(start, start + size)
-        # Copies of the last point need no line of their own.
-        points = np.pad(y[some], [(0, 0), (0, width - num_points)], "edge")
-        sizes: Any = np.int32(len(points)), np.int32(num_points)
+        points = y[some]
+        sizes: Any = np.int_(len(points)), np.int_(num_points)
         own = padded_sum(distribution.take(some), rows, columns)
         found = by_lines(orders, padded(points, (columns, width)), own, *sizes)
         parts.append([np.asarray(part)[: len(points), :num_points] for part in found])

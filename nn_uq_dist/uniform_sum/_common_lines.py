@@ -184,7 +184,10 @@ def _look_up(orders: Orders, distance: Array, index: Array, lines: Lines) -> tup
 def _of_one_distribution(
     orders: Orders, y: Array, distribution: UniformSum, num_points: Array | None
 ) -> tuple[Array, Array]:
-    """Values (P, M) at points (P,) of a distribution with weights (n, 1), and where they hold."""
+    """Values (P, M) at points (P,) of a distribution with weights (n, 1), and where they hold.
+
+    No value of a valid distribution is NaN: with `jax_debug_nans` that would be an error.
+    """
     distribution = distribution._replace(weights=jnp.abs(distribution.weights))
     unit = binary_scale(distribution)
     distribution = in_units(distribution, unit)
@@ -212,7 +215,7 @@ def _of_one_distribution(
     values, holds = in_chunks(some_points, distance, index, size=size, num_rows=num_points)
     values = values - jnp.where(np.array(orders) == 0, jnp.log(unit), 0.0)
     holds = holds & (distance >= between[-1])
-    values = jnp.where(outside[:, None], -jnp.inf, values)
+    values = jnp.where((holds & ~outside)[:, None], values, -jnp.inf)
     return jnp.where(valid, values, jnp.nan), holds | outside | ~valid
 
 

@@ -192,7 +192,7 @@ def conditioned(
     # A transpose would have another layout than the leaves before it, and be copied twice.
     largest, ranks = jnp.stack([by_point[:, rank] for rank in range(count)]), leaves.ranks
     for rank in range(count):
-        is_it = jnp.arange(len(ranks))[:, None] == index[:, rank]
+        is_it = jnp.arange(len(ranks), dtype=index.dtype)[:, None] == index[:, rank]
         ranks = jnp.where(is_it, rank, ranks)
     number = jnp.full(active.shape, count)
     if not on_all:

@@ -364,7 +364,7 @@ def tail_integral(
         normal_scale=None if scale is None else jnp.where(inside, scale, 1.0),
     )
     y = jnp.where(inside, y, 0.0)
-    distance = jnp.where(inside, distance, count).astype(y.dtype)
+    distance = jnp.where(inside, distance, jnp.asarray(count, y.dtype))
     constants = lax.stop_gradient((y, distance, safe, inside))
     contour = choose_contour(order, *constants, last, derivatives)
     converged = (contour.num_nodes > 0) | ~inside

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics.checks import as_numeric, float_dtype
+from nn_uq_dist.basics.checks import as_numeric, at_least_single
 from nn_uq_dist.basics.concrete import as_results, nan_unless, runs_in_numpy, with_nan_gradients
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.uniform_sum._choice_of_method import evaluate, magnitude
@@ -56,7 +56,7 @@ def prepare(
     """Common floating-point type and checked shapes."""
     given = {name: x, "weights": weights, "normal_scale": normal_scale}
     parts = [as_numeric(label, part) for label, part in given.items() if part is not None]
-    dtype = jnp.promote_types(float_dtype(*parts), jnp.float32)
+    dtype = at_least_single(*parts)
     xp: Any = np if runs_in_numpy(*parts) else jnp
     arrays = [xp.asarray(part, dtype) for part in parts]
     x_array, weights_array = arrays[:2]

@@ -155,7 +155,7 @@ def _concrete(
         padded_sum(distribution, rows, points),
         derivatives=derivatives,
         conditioning=conditioning,
-        num_points=np.int32(num_points),
+        num_points=np.int_(num_points),
     )
     found = jax.tree.map(lambda part: np.array(np.asarray(part)[..., :num_points]), found)
     if derivatives:
@@ -178,13 +178,16 @@ def capacity(count: int, fewest: int, factor: int) -> int:
 
 
 def padded(part: Any, shape: tuple[int, ...]) -> Any:
-    """The array, padded with zeros at the end of each axis."""
-    return np.pad(part, [(0, most - size) for most, size in zip(shape, part.shape, strict=True)])
+    """The array with copies of its last entries at the end of each axis, which need nothing new."""
+    more = [(0, most - size) for most, size in zip(shape, part.shape, strict=True)]
+    return np.pad(part, more, "edge")
 
 
 def padded_sum(distribution: UniformSum, rows: int, columns: int) -> UniformSum:
     """The distributions in larger arrays, with the number of rows of whole groups in use."""
     weights, scale, _ = distribution
-    in_use: Any = np.int32(-(-len(weights) // ROWS_PER_GROUP) * ROWS_PER_GROUP)
+    count = len(weights)
+    in_use: Any = np.int_(-(-count // ROWS_PER_GROUP) * ROWS_PER_GROUP)
     scale = None if scale is None else padded(scale, (columns,))
-    return UniformSum(padded(weights, (rows, columns)), scale, in_use)
+    weights = np.pad(padded(weights, (count, columns)), [(0, rows - count), (0, 0)])
+    return UniformSum(weights, scale, in_use)

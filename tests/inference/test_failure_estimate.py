@@ -25,7 +25,7 @@ def sample(control, nan_below=-np.inf):
         lambda x: jnp.where(x < nan_below, jnp.nan, x), nuq.Input.normal(jnp.zeros(1), 1.0)
     )
     limits = Limits(flat, LIMITS, 0, True)
-    space = StandardSpace(flat, limits.read)
+    space = StandardSpace(flat, limits.read, 6000)
     final = FinalSample(space, limits, np.asarray(control), np.array([[3.001], [np.nan]]))
     for _ in range(3):
         final.draw(MIXTURE, 2000, np.random.default_rng(final.count))
@@ -67,7 +67,8 @@ def test_reach_is_missed_by_one_search_in_a_hundred():
     none = [(1 - norm.sf(at / spread)) ** each for spread in (1.75, 2.5, 3.5)]
     assert np.prod(none) == pytest.approx(0.01, rel=0.1)
     assert 7.2 < at < 7.6
-    assert reach(1000, 500) < at < reach(100_000, 50_000)
+    distances = [reach(10**k, 6 * 10 ** (k - 1)) for k in range(3, 11)]
+    assert np.all(np.diff(distances) > 1)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from scipy.stats import norm
 import nn_uq_dist as nuq
 from tests.benchmarks._failure_cases import make_case
 from tests.compiling import counted_compilations
+from tests.counting import CountedNetwork
 
 KEY = jax.random.key(0)
 PLANE = nuq.Input.normal(jnp.zeros(2), 1.0)
@@ -48,6 +49,15 @@ def test_failing_region_around_everything():
     assert mean == pytest.approx(32, abs=0.2)
     assert result.num_runs == 20_000
     assert result.upper_bound > result.probability
+
+
+@pytest.mark.parametrize("num_runs", [1000, 10_000, 100_000])
+def test_no_more_runs_than_asked_for(num_runs):
+    network = CountedNetwork(lambda x: jnp.max(x, keepdims=True))
+    result = found(network, normal(3), 4.0, num_runs=num_runs)
+    assert num_runs <= result.num_runs < 1.01 * num_runs
+    # A gradient, which counts as three, computes outputs once.
+    assert 0.75 * num_runs < network.count <= result.num_runs
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import chi2, multivariate_normal, norm
 
 import nn_uq_dist as nuq
+from tests.counting import CountedNetwork
 
 KEY = jax.random.key(0)
 LINE = nuq.Input.normal(jnp.zeros(1), 1.0)
@@ -255,6 +256,14 @@ def test_what_is_too_hard_has_not_converged():
     name, mean, spread = lines[5].split()
     assert (name, spread) == ("f[1]", f"{sd:.3g}")
     assert abs(float(mean) - result.mean[1]) < 0.1 * sd
+
+
+def test_runs_are_what_the_network_computes():
+    network = CountedNetwork(lambda x: jnp.array([1.0, 2.0]) @ x * jnp.ones(1))
+    f = nuq.Input.normal(jnp.zeros(2), 1.0)
+    result = found(network, f, [[0.5], [1.0], [2.0]], noise_scale=0.5, num_runs=20_000)
+    # A Jacobian, which counts as two here, computes outputs once.
+    assert 0.9 * result.num_runs.sum() < network.count <= result.num_runs.sum()
 
 
 def test_network_without_finite_outputs():

@@ -25,7 +25,7 @@ ROW, LOC, SCALE = np.array([1.0, -2.0, 0.5]), np.array([1.0, 0.0, 2.0]), np.arra
 def searched(network, limit, distribution, upper=True):
     flat = flat_network(network, distribution)
     limits = Limits(flat, limit, 0, upper)
-    return StandardSpace(flat, limits.read), limits
+    return StandardSpace(flat, limits.read, 1000), limits
 
 
 def plane_and_starts(upper=True):

@@ -7,6 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import nn_uq_dist as nuq
+from tests.counting import CountedNetwork
 
 KEY = jax.random.key(0)
 CUBE = nuq.Input.box(jnp.zeros(3), half_width=jnp.pi)
@@ -44,6 +45,12 @@ def test_ishigami():
     assert_right(result, FIRST, TOTAL)
     assert result.first_order_error.max() < 0.01
     assert result.total_error.max() < 0.01
+
+
+def test_runs_are_what_the_network_computes():
+    network = CountedNetwork(ishigami)
+    result = found(network, CUBE, num_runs=10_007)
+    assert 9990 < result.num_runs == network.count <= 10_007
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from nn_uq_dist import Input, linearize, monte_carlo
+from tests.counting import CountedNetwork
 
 KEY = jax.random.key(0)
 MATRIX = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
@@ -45,6 +46,13 @@ def test_draws_do_not_depend_on_the_batch_size(batch_size):
 
 def test_a_longer_run_starts_with_the_shorter_one():
     np.testing.assert_allclose(draw(9000)[:100], draw(100), atol=1e-6)
+
+
+@pytest.mark.parametrize("num_samples", [4097, 10_001])
+def test_batches_are_equal(num_samples):
+    network = CountedNetwork(jnp.tanh)
+    draw(num_samples, network=network)
+    assert num_samples <= network.count <= num_samples + 2
 
 
 def test_keys():
