@@ -123,7 +123,7 @@ OUTPUT_METHODS = {
     "far_out": lambda d, y: (d.cdf(y - 9), d.cdf(y + 9), d.log_cdf(y - 9), d.log_sf(y + 9)),
     "entries": lambda d, y: distributions.batch_entries(d, 0).log_prob(y[0]),
     "batches": lambda d, y: (d.to_event(1).log_prob(y), d.expand((3, 2)).cdf(y)),
-    "gradient": lambda d, y: jax.grad(lambda *at: at[0].log_prob(at[1]).sum(), (0, 1))(d, y),
+    "gradient": jax.grad(lambda d, y: d.log_prob(y).sum(), (0, 1)),
     "gradient_of_quantiles": lambda d, y: jax.grad(lambda d: d.icdf(numbers(0.1, 0.9)).sum())(d),
     "gradient_of_draws": lambda d, y: jax.grad(lambda d: d.sample(KEY, (3,)).sum())(d),
 }

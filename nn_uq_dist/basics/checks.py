@@ -70,7 +70,7 @@ def float_dtype(*values: object) -> jnp.dtype:
 
 
 def at_least_single(*values: object) -> jnp.dtype:
-    """`float_dtype`, or single precision; `jnp.promote_types` is an error if promotion is strict."""
+    """`float_dtype`, or single precision; `jnp.promote_types` fails if promotion is strict."""
     dtype = float_dtype(*values)
     return dtype if jnp.finfo(dtype).bits >= 32 else jnp.dtype(jnp.float32)
 

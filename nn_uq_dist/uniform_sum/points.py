@@ -189,5 +189,5 @@ def padded_sum(distribution: UniformSum, rows: int, columns: int) -> UniformSum:
     count = len(weights)
     in_use: Any = np.int_(-(-count // ROWS_PER_GROUP) * ROWS_PER_GROUP)
     scale = None if scale is None else padded(scale, (columns,))
-    weights = np.pad(padded(weights, (count, columns)), [(0, rows - count), (0, 0)])
-    return UniformSum(weights, scale, in_use)
+    more: Any = np.pad(padded(weights, (count, columns)), [(0, rows - count), (0, 0)])
+    return UniformSum(more, scale, in_use)
