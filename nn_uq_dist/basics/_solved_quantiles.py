@@ -194,8 +194,8 @@ class Student(SolvedQuantiles):
             special.betainc(jnp.where(is_near, 0.5, half), jnp.where(is_near, half, 0.5), share) / 2
         )
         # A power of the value far out, where its square may overflow.
-        is_far, log_size = self._far(t)
-        power = jnp.exp(-df * log_size - special.betaln(half, 0.5)) / df
+        is_far, log_size = self._far(x)
+        power = jnp.exp(-self.df * log_size - special.betaln(self.df / 2, 0.5)) / self.df
         small = jnp.where(is_far, power, jnp.where(is_near, 0.5 - found, found))
         return jnp.where(t < 0, small, 1 - small), jnp.where(t < 0, 1 - small, small)
 
