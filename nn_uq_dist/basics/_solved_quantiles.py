@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import Array
+from jax import Array, lax
 from jax.scipy import special
 
 from nn_uq_dist.basics.checks import refused
@@ -32,11 +32,12 @@ _fixed = refused(
 )
 
 
-# Shapes from which on `_tails_at` is more accurate in float32 than JAX's functions, in which large
+# Shapes from which on `_score_at` is more accurate in float32 than JAX's functions, in which large
 # logarithms cancel. It is off by 2e-5; for beta distributions, which need a sum, too, by 2e-4.
 _LARGE, _LARGE_BETA, _LARGE_SUM = 100.0, 20.0, 500.0
 # Beta distributions of one large shape are those of this one elsewhere.
 _LARGEST_OTHER = 1000.0
+_NOWHERE: Any = np.False_, np.float32(0)
 # Signed roots below which the ratio of two small numbers is its limit.
 _NEAR = 0.05
 
@@ -49,6 +50,10 @@ class SolvedQuantiles(abc.ABC):
     @abc.abstractmethod
     def tails(self, x: Array) -> Pair:
         """Distribution and survival function, each with its digits where it is small."""
+
+    def expanded(self, x: Array) -> Pair:  # noqa: ARG002
+        """Where an expansion has more digits than the tails, and its normal score."""
+        return _NOWHERE
 
     @abc.abstractmethod
     def log_prob(self, x: Array) -> Array:
@@ -84,10 +89,13 @@ class Gamma(SolvedQuantiles):
             special.gammainc(a, jnp.where(is_low, y, 0)),
             special.gammaincc(a, jnp.where(is_low, 0, y)),
         )
-        pair = jnp.where(is_low, lower, 1 - upper), jnp.where(is_low, 1 - lower, upper)
-        root, limit = jnp.sqrt(shape), 1 / (3 * jnp.sqrt(shape))
-        expanded = _tails_at(_deviance(shape, x - shape), (x - shape) / root, limit)
-        return _chosen(is_large, expanded, pair)
+        return jnp.where(is_low, lower, 1 - upper), jnp.where(is_low, 1 - lower, upper)
+
+    def expanded(self, x: Array) -> Pair:
+        a = self.concentration
+        root = jnp.sqrt(a)
+        score = _score_at(_deviance(a, x - a), (x - a) / root, 1 / (3 * root))
+        return _is_large(_LARGE, x, a), score
 
     def log_prob(self, x: Array) -> Array:
         a = self.concentration
@@ -119,19 +127,15 @@ class Beta(SolvedQuantiles):
             # ``-(b + (a - 1)/2) log(1 - y)`` is nearly gamma distributed (M. E. Wise 1950).
             other = jnp.minimum(b, _LARGEST_OTHER)
             stretch = (b + (a - 1) / 2) / (other + (a - 1) / 2)
-            log_rest = jnp.where(b > other, stretch, 0) * jnp.log1p(-y)
-            y, rest = (
-                jnp.where(b > other, -jnp.expm1(log_rest), y),
-                jnp.where(b > other, jnp.exp(log_rest), rest),
-            )
+            moved = -jnp.expm1(stretch * jnp.log1p(-y))
+            y, rest = jnp.where(b > other, moved, y), jnp.where(b > other, 1 - moved, rest)
             a, b = jnp.where(is_large, 1, a), jnp.where(is_large, 1, other)
         is_low = y * (a + b) < a
         small = special.betainc(
             jnp.where(is_low, a, b), jnp.where(is_low, b, a), jnp.where(is_low, y, rest)
         )
-        pair = jnp.where(is_low, small, 1 - small), jnp.where(is_low, 1 - small, small)
-        lower, upper = _chosen(is_large, self._expanded(x), pair)
-        return jnp.where(is_turned, upper, lower), jnp.where(is_turned, lower, upper)
+        is_lower = is_low ^ is_turned
+        return jnp.where(is_lower, small, 1 - small), jnp.where(is_lower, 1 - small, small)
 
     def _is_large(self, x: Array) -> Array:
         a, b = self.concentration1, self.concentration0
@@ -144,11 +148,12 @@ class Beta(SolvedQuantiles):
         share = jnp.where(is_turned, 1 - x, x), jnp.where(is_turned, x, 1 - x)
         return is_turned, jnp.minimum(a, b), jnp.maximum(a, b), *share
 
-    def _expanded(self, x: Array) -> Pair:
-        _, a, b, y, _ = self._by_smaller(x)
+    def expanded(self, x: Array) -> Pair:
+        is_turned, a, b, y, _ = self._by_smaller(x)
         total, deviation = a + b, jnp.sqrt(a / (a + b) * b)
         limit = (b - a) / total / (3 * deviation)
-        return _tails_at(self._deviance(x), (total * y - a) / deviation, limit)
+        score = _score_at(self._deviance(x), (total * y - a) / deviation, limit)
+        return self._is_large(x), jnp.where(is_turned, -score, score)
 
     def _deviance(self, x: Array) -> Array:
         _, a, b, y, _ = self._by_smaller(x)
@@ -181,10 +186,6 @@ class Student(SolvedQuantiles):
 
     def tails(self, x: Array) -> Pair:
         is_large = _is_large(_LARGE, x, self.df)
-        bend = jnp.log1p(jnp.minimum(jnp.abs(x), 1e3) ** 2)
-        root = jnp.sign(x) * jnp.sqrt(self.df * bend)
-        share = jnp.sqrt(self.df) * x / jnp.sqrt(1 + x**2)
-        expanded = _tails_at(self.df * bend / 2, share, -root / (4 * self.df))
         df, t = jnp.where(is_large, 1, self.df), jnp.where(is_large, 0, x)
         half, square = df / 2, t**2
         is_near = square * df < 1
@@ -193,11 +194,18 @@ class Student(SolvedQuantiles):
             special.betainc(jnp.where(is_near, 0.5, half), jnp.where(is_near, half, 0.5), share) / 2
         )
         # A power of the value far out, where its square may overflow.
-        is_far, log_size = self._far(t)
-        power = jnp.exp(-df * log_size - special.betaln(half, 0.5)) / df
+        is_far, log_size = self._far(x)
+        power = jnp.exp(-self.df * log_size - special.betaln(self.df / 2, 0.5)) / self.df
         small = jnp.where(is_far, power, jnp.where(is_near, 0.5 - found, found))
-        pair = jnp.where(t < 0, small, 1 - small), jnp.where(t < 0, 1 - small, small)
-        return _chosen(is_large, expanded, pair)
+        return jnp.where(t < 0, small, 1 - small), jnp.where(t < 0, 1 - small, small)
+
+    def expanded(self, x: Array) -> Pair:
+        # The square of larger ones may overflow.
+        t = jnp.clip(x, -1e3, 1e3)
+        square, root = t * t, jnp.sqrt(self.df)
+        standardized = root * t * lax.rsqrt(1 + square)
+        score = _score_at(self.df * jnp.log1p(square) / 2, standardized, -t / (4 * root))
+        return _is_large(_LARGE, x, self.df), score
 
     def log_prob(self, x: Array) -> Array:
         is_far, log_size = self._far(x)
@@ -240,13 +248,9 @@ class ByDistributionFunction(SolvedQuantiles):
         return jnp.broadcast_to(z, jax.eval_shape(self.distribution.cdf, z).shape)
 
 
-def _is_large(least: float, x: Array, shape: Any) -> Array:
+def _is_large(least: float, x: Array, shape: Any) -> Any:
     """Where JAX's functions have fewer digits than an expansion; nowhere in float64."""
-    return jnp.asarray(shape) >= (least if x.dtype == np.float32 else np.inf)
-
-
-def _chosen(is_first: Array, first: Pair, second: Pair) -> Pair:
-    return jnp.where(is_first, first[0], second[0]), jnp.where(is_first, first[1], second[1])
+    return shape >= least if x.dtype == np.float32 else _NOWHERE[0]
 
 
 def _deviance(shape: Any, excess: Array) -> Array:
@@ -258,8 +262,8 @@ def _deviance(shape: Any, excess: Array) -> Array:
     return jnp.where(jnp.abs(v) < 0.25, near, excess - shape * jnp.log1p(excess / shape))
 
 
-def _tails_at(exponent: Array, standardized: Array, limit: Array) -> Pair:
-    r"""Tails by the normal score ``r + log(v/r)/r``, whose error is of order ``a^{-3/2}``.
+def _score_at(exponent: Array, standardized: Array, limit: Array) -> Array:
+    r"""Normal score ``r + log(v/r)/r``, whose error is of order ``a^{-3/2}``.
 
     The leading terms of the uniform expansions of the incomplete gamma and beta functions (N. M.
     Temme, SIAM J. Math. Anal. 13, 1982) in the form of O. E. Barndorff-Nielsen (1986).
@@ -277,15 +281,16 @@ def _tails_at(exponent: Array, standardized: Array, limit: Array) -> Pair:
     is_near = jnp.abs(root) < _NEAR
     safe = jnp.where(is_near, 1, root)
     ratio = jnp.where(is_near, 1, standardized / safe)
-    z = root + jnp.where(is_near, limit, jnp.log(ratio) / safe)
-    return special.ndtr(z), special.ndtr(-z)
+    found: Array = root + jnp.where(is_near, limit, jnp.log(ratio) / safe)
+    return found
 
 
 @jax.custom_jvp
 def _score(distribution: SolvedQuantiles, x: Array) -> Array:
     lower, upper = distribution.tails(x)
     tiny = jnp.finfo(jnp.result_type(lower)).tiny
-    return score_from_log_tails(*(jnp.log(jnp.maximum(p, tiny)) for p in (lower, upper)))
+    score = score_from_log_tails(*(jnp.log(jnp.maximum(p, tiny)) for p in (lower, upper)))
+    return jnp.where(*distribution.expanded(x), score)
 
 
 @_score.defjvp
@@ -311,7 +316,8 @@ def _quantile(distribution: SolvedQuantiles, z: Array) -> Array:
         x, log_slope = _placed(distribution, t)
         lower, upper = distribution.tails(x)
         score = special.ndtri(jnp.where(is_upper, upper, lower))
-        return jnp.where(is_upper, -score, score), distribution.log_prob(x) + log_slope
+        score = jnp.where(*distribution.expanded(x), jnp.where(is_upper, -score, score))
+        return score, distribution.log_prob(x) + log_slope
 
     # Beyond, values over- or underflow.
     end = jnp.full(z.shape, math.log(limits.max), dtype)

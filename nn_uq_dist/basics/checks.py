@@ -65,8 +65,9 @@ def as_numeric(name: str, value: ArrayLike) -> ArrayLike:
 
 def float_dtype(*values: object) -> jnp.dtype:
     """Return the dtype that JAX promotion gives to `values`, at least JAX's default float."""
-    dtype = jnp.result_type(*values)
-    return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
+    # Integers change no type of floats. Strict promotion would refuse them.
+    floats = [value for value in values if jnp.issubdtype(jnp.result_type(value), jnp.floating)]
+    return jnp.result_type(*floats or [float])
 
 
 def at_least_single(*values: object) -> jnp.dtype:

@@ -295,6 +295,8 @@ def _resolved(precision: Array, cavity: Cavity, problem: Problem) -> Array:
         # float64.
         floor = 1e-5 if precision.dtype == jnp.float64 else 1e-3
         least = jnp.clip(eps**0.5 * cavity.precision, floor, most)
+    # Differences of rounding size, whose slopes have as many roundings, are none.
+    precision = jnp.where(precision < 8.0 * eps * cavity.precision, 0.0, precision)
     most = jnp.maximum(1e2 * cavity.precision, _finest(precision.dtype))
     return jnp.clip(precision, least, most)
 

@@ -147,7 +147,7 @@ class LinearizedMarginal(OutputDistribution):
 
     def _centered(self, value: ArrayLike) -> Any:
         given = self._fitting("value", value)
-        dtype = jnp.result_type(given, self._dtype)
+        dtype = checks.float_dtype(given, self._dtype)
         if runs_in_numpy(given, self.loc):
             with np.errstate(invalid="ignore", over="ignore"):
                 return np.asarray(given, dtype) - np.asarray(self.loc, dtype)

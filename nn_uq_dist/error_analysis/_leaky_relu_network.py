@@ -170,8 +170,10 @@ class LeakyReLUNetwork:
         """
         num_inputs = checks.positive_int("num_inputs", num_inputs)
         flat = flat_network(network, Input.known(jnp.zeros(num_inputs)))
-        *layers, slope, skip = read_layers(flat, num_inputs)
-        dtype = jax.eval_shape(flat, jax.ShapeDtypeStruct((num_inputs,), jnp.float32)).dtype
+        # The type of the weights is not known before: one of the two runs may promote them.
+        with jax.numpy_dtype_promotion("standard"):
+            *layers, slope, skip = read_layers(flat, num_inputs)
+            dtype = jax.eval_shape(flat, jax.ShapeDtypeStruct((num_inputs,), jnp.float32)).dtype
         weights, biases = jax.tree.map(lambda part: part.astype(dtype), layers)
         result = cls(weights[:-1], biases[:-1], weights[-1], slope, skip, biases[-1])
         _require_same(flat, result)

@@ -171,7 +171,7 @@ def failure_probability(
         `num_runs` not an integer, `upper` no boolean, `f` has no standard variables, or the
         function is called under ``jit``.
     ValueError
-        If a limit is not finite, `output` is out of range or missing, `num_runs` is below 1000, `f`
+        If a limit is not finite, `output` is out of range or missing, `num_runs` is below 500, `f`
         has batch axes, or `network` fails on one input.
 
     Warns

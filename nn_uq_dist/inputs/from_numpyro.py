@@ -11,12 +11,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics._solved_quantiles import Beta
 from nn_uq_dist.basics.normal_scores import MIXTURES, Mixture, missing_functions
+from nn_uq_dist.inputs import parameter_checks
 from nn_uq_dist.inputs._input import Input
 from nn_uq_dist.inputs._numpyro_families import accepted_families, of_registered_family
 from nn_uq_dist.inputs.input_map import FromNormalScores, InputMap, Known, Step
@@ -267,6 +269,7 @@ def _of_distribution(name: str, f: dist.Distribution) -> Input:
     if _has_quantiles_entrywise(family):
         scores = base.base_dist if is_copula else _standard_normal(base)
         step = FromNormalScores(_entrywise(family, f.batch_shape + f.event_shape))
+        _warn_of_rounding(family)
         return _then(_of_distribution(name, _around(scores, f, base)), step)
     raise UnsupportedFamilyError(
         f"{name} must be of a supported family, got {type(base).__name__}; pass a "
@@ -297,6 +300,22 @@ def _then(f: Input, *steps: Step) -> Input:
 def _standard_normal(like: dist.Distribution) -> dist.Normal:
     dtype = checks.float_dtype(*map(jnp.asarray, jax.tree.leaves(like)))
     return dist.Normal(jnp.zeros((), dtype), jnp.ones((), dtype))
+
+
+def _warn_of_rounding(family: Any) -> None:
+    """Of values near one, and of families with a location; known numbers only."""
+    if not checks.is_concrete(family):
+        return
+    if isinstance(family, Beta):
+        given: Any = family.concentration1, family.concentration0
+        a, b = (np.asarray(part, np.float64) for part in given)
+        mean, spread = a / (a + b), np.sqrt(a * b / (a + b + 1)) / (a + b)
+    elif hasattr(family, "loc") and hasattr(family, "scale"):
+        given = family.loc, family.scale
+        mean, spread = (np.asarray(part) for part in given)
+    else:
+        return
+    parameter_checks.warn_of_rounding(mean.astype(checks.float_dtype(*given)), spread)
 
 
 def _has_quantiles_entrywise(family: Any) -> bool:
@@ -333,7 +352,8 @@ def _entrywise(parameters: Any, shape: Shape) -> Any:
         return Mixture(_entrywise(mixture.log_shares, each), components)
 
     def one_each(leaf: Any) -> Array:
-        dtype = checks.float_dtype(jnp.asarray(leaf))
+        dtype = checks.float_dtype(leaf)
+        checks.require_in_range("parameters", leaf, dtype)
         return jnp.broadcast_to(jnp.asarray(leaf, dtype), shape)
 
     return jax.tree.map(one_each, parameters)

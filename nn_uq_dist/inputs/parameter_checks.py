@@ -192,17 +192,18 @@ def is_positive_definite(matrix: FloatArray, added: FloatArray | float) -> bool:
     return True
 
 
-def warn_of_rounding(mean: Array, spread: Any) -> None:
+def warn_of_rounding(mean: Any, spread: Any) -> None:
     """Warn if the numbers near a known float32 mean are far apart beside its standard deviation."""
     if mean.dtype != np.float32:
         return
-    values: Any = np.asarray(mean)
+    values, spread = np.broadcast_arrays(np.asarray(mean), spread)
     spacing = np.spacing(np.abs(values))
     lost = (spread > 0) & (spacing > _MOST_ROUNDING * spread)
     if lost.any():
         at = checks.first_index(lost)
+        place = f" at index {at}" if at else ""
         checks.warn(
-            f"mean {values[at]} at index {at} is rounded beside its standard deviation "
+            f"mean {values[at]}{place} is rounded beside its standard deviation "
             f"{spread[at]:.3g}: float32 numbers are {spacing[at]:.2g} apart there, so that both "
             f"the mean and draws may be off by half of that; subtract what is known, or "
             f"{checks.USE_FLOAT64}"

@@ -494,7 +494,7 @@ WRONG = [
     ),
     ({"output": 0.5}, TypeError, "output must be known integers"),
     ({"upper": "lower"}, TypeError, "upper must be True or False, got 'lower'"),
-    ({"num_runs": 10}, ValueError, "num_runs must be at least 1000, got 10"),
+    ({"num_runs": 10}, ValueError, "num_runs must be at least 500, got 10"),
     ({"num_runs": 1e4}, TypeError, "num_runs must be a positive integer"),
     ({"key": 0}, TypeError, "key must be a JAX random key, got int"),
     ({"f": 1.0}, TypeError, "f must be a distribution over the inputs"),

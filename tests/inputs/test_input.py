@@ -328,6 +328,7 @@ def test_means_that_float32_rounds_are_named():
         lambda: Input.box(jnp.asarray(mean), 0.01),
         lambda: as_input(dist.Normal(mean, 0.01).to_event(1)),
         lambda: as_input({"x": dist.Normal(mean, 0.01).to_event(1)}),
+        lambda: as_input(dist.StudentT(4.0, mean, 0.01).to_event(1)),
         lambda: Input.triangular(mean - 0.5, mean + 0.5),
     ):
         with pytest.warns(
@@ -336,6 +337,8 @@ def test_means_that_float32_rounds_are_named():
             make()
         assert len(told) == 1
         assert told[0].filename == __file__
+    with pytest.warns(RuntimeWarning, match=r"mean 0.9999\d* is rounded.*6e-08 apart"):
+        as_input(dist.Beta(1e6, 10.0))
     # Nothing where rounding does not matter, nor of known and of traced numbers.
     Input.normal(mean, 100.0)
     Input.known(mean)
@@ -350,6 +353,7 @@ def test_means_that_float32_rounds_are_named():
         lambda: Input.normal(np.array([1e39]), 1.0),
         lambda: Input.box([0.0], np.array([1e39])),
         lambda: as_input(dist.Normal(np.array([1e39]), 1e38).to_event(1)),
+        lambda: as_input(dist.Logistic(np.array([1e39]), 1.0).to_event(1)),
         lambda: as_input({"x": dist.Normal(0.0, 1.0), "known": np.array(1e39)}),
     ],
 )
