@@ -306,7 +306,7 @@ def _warn_of_rounding(family: Any) -> None:
     """Of values near one, and of families with a location; known numbers only."""
     if not checks.is_concrete(family):
         return
-    if isinstance(family, Beta):
+    if isinstance(family, dist.Beta):
         given: Any = family.concentration1, family.concentration0
         a, b = (np.asarray(part, np.float64) for part in given)
         mean, spread = a / (a + b), np.sqrt(a * b / (a + b + 1)) / (a + b)
