@@ -52,7 +52,7 @@ class FailureProbability:
     converged
         Whether estimate and standard error can be trusted, as far as the runs show.
     num_runs
-        Runs of the network; a gradient counts as three.
+        Inputs that the network was computed at; a value with its gradient counts as three.
     effective_draws
         How many failing draws with equal weights would be worth as much.
     point
@@ -155,7 +155,8 @@ def failure_probability(
     upper
         Whether the output fails above the limit; below it otherwise.
     num_runs
-        Runs of the network in all, at least 1000; a gradient counts as three. They are used up.
+        Runs of the network in all, at least 500. They are used up, and up to 1% more where the last
+        batch is filled up. A value with its gradient counts as three.
     progress
         Whether a progress bar may appear, which it does after two seconds of work.
 

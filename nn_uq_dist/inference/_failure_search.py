@@ -140,7 +140,8 @@ class FailureSearch:
             starts = self._starts(target, int(np.clip(_STARTS_SHARE * for_each, 2, _MOST_STARTS)))
             self._add_tangents(target, starts)
         self._learn(int(_NEW_SHARE * for_each))
-        size = int(np.clip(LEARNING_SHARE * num_runs / _ROUNDS, _LEAST_ROUND, _MOST_ROUND))
+        least = min(_LEAST_ROUND, num_runs // 10)
+        size = int(np.clip(LEARNING_SHARE * num_runs / _ROUNDS, least, _MOST_ROUND))
         left = int(LEARNING_SHARE * num_runs / size)
         while space.num_runs <= (1 - _LEAST_LEFT) * num_runs and (left > 0 or not self._is_good()):
             self.draw(self.proposal(), size)

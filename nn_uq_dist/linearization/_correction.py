@@ -23,7 +23,7 @@ from nn_uq_dist.paired_samples import (
     map_from_pairs,
 )
 from nn_uq_dist.paired_samples.corrected_map import settled_knots
-from nn_uq_dist.paired_samples.score_bins import differences
+from nn_uq_dist.paired_samples.score_bins import by_outputs, differences
 from nn_uq_dist.sampling import PairedDraws
 from nn_uq_dist.sampling.weighted_sample import Mask
 
@@ -234,9 +234,17 @@ def _paired_maps(
     noise = None
     if surface is not None:
         x, many = cheap_draws()
-        many = offset + scale * outputs.standardized(many[:, columns])
-        both = many + surface.predict(x, column), many
-        added, noise = _difference(*both, bins)
+        predictions = surface.predict(x, column)
+        lines = outputs.mean, outputs.sd, outputs.stands_in, offset, scale
+
+        def of_some(
+            many: FloatArray, predicted: FloatArray, mean: Any, sd: Any, stands_in: Any, *line: Any
+        ) -> tuple[FloatArray, ...]:
+            many = line[0] + line[1] * np.where(stands_in, 0.0, (many - mean) / sd)
+            return tuple(part.T for part in _difference(many + predicted, many, bins))
+
+        parts = by_outputs(of_some, bins, _NOISE_DRAWS, many[:, columns], predictions, *lines)
+        added, noise = (part.T for part in parts)
         averages = averages + added
     control = Control(predicted[:, column], averages, noise)
     draws = np.where(is_bent, back, network)
@@ -284,7 +292,7 @@ def _cheap_draws(pairs: PairedDraws) -> tuple[FloatArray, FloatArray]:
     points = points.reshape(blocks, _BLOCK, -1).astype(distribution.dtype)
     parts = [_pairs_at(linearization, part) for part in points]
     inputs, linear = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return _standardized(distribution, inputs), np.asarray(linear, np.float64)
+    return _standardized(distribution, inputs), linear
 
 
 @jax.jit

@@ -13,7 +13,7 @@ their evidence (C. E. Rasmussen and C. K. I. Williams, Gaussian Processes for Ma
 (2006), chapter 5), so the averages determine how much they bend the map, possibly not at all.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,6 +65,27 @@ class CurveAverages:
         self._rule = bins.averages(np.eye(scores.size)[: bins.nodes.size])[:, order]
         hats = [np.interp(scores[order], bins.centers, row) for row in np.eye(bins.centers.size)]
         self._hats = np.stack(hats, axis=1)
+        self._by_ends = self._derivatives_by_ends()
+
+    def _derivatives_by_ends(self) -> Any:
+        """Derivatives ``(m * m, 2 rises)`` of averages by log slopes, of derivatives of the rises.
+
+        These are by the log slopes at the left and at the right of each rise, of which few depend
+        on the log slope at a center: a sparse matrix.
+        """
+        from scipy.sparse import csr_array
+
+        # A rise adds to all values beyond it, and is taken from them where it is left of the
+        # middle, where the values are known.
+        beyond = np.cumsum(self._rule[:, ::-1], axis=1)[:, -2::-1]
+        beyond[:, : self._middle] -= self._rule.sum(axis=1, keepdims=True)
+        at_ends = np.concatenate([self._hats[:-1], self._hats[1:]])
+        rise, center = np.nonzero(at_ends)
+        size = len(beyond)
+        values = np.tile(beyond, 2)[:, rise] * at_ends[rise, center]
+        rows = np.arange(size)[:, None] * size + center
+        places = rows.ravel(), np.broadcast_to(rise, rows.shape).ravel()
+        return csr_array((values.ravel(), places), (size * size, len(at_ends)))
 
     def values(self, curve: Curve) -> FloatArray:
         """Values at the knots, shape ``(J, k)``."""
@@ -73,11 +94,9 @@ class CurveAverages:
     def __call__(self, curve: Curve) -> tuple[FloatArray, FloatArray]:
         """Averages, shape ``(J, m)``, and their derivatives with respect to the log slopes."""
         values, by_ends = self._values(curve)
-        left, right = (part[:, :, None] for part in by_ends)
-        slopes = np.cumsum(left * self._hats[:-1] + right * self._hats[1:], axis=1)
-        slopes = np.concatenate([np.zeros_like(slopes[:, :1]), slopes], axis=1)
-        slopes = slopes - slopes[:, self._middle, None]
-        return values @ self._rule.T, self._rule @ slopes
+        slopes = (self._by_ends @ np.concatenate(by_ends, axis=1).T).T
+        size = len(self.centers)
+        return values @ self._rule.T, slopes.reshape(-1, size, size)
 
     def _values(self, curve: Curve) -> tuple[FloatArray, tuple[FloatArray, FloatArray]]:
         """Values at all points, and derivatives of rises by the log slopes at both ends."""

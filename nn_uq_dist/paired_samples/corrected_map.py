@@ -16,6 +16,7 @@ from nn_uq_dist.distributions import MonotoneSpline
 from nn_uq_dist.paired_samples._slope_prior import Curve, CurveAverages, fit_curve
 from nn_uq_dist.paired_samples.score_bins import (
     ScoreBins,
+    by_outputs,
     differences,
     influence,
     sample_averages,
@@ -39,6 +40,8 @@ _LEAST_NOISE = 2e-5
 # Half the length of the interval in standard deviations of a rank. With three, the draws would move
 # quantiles of an exactly linear network: the worst of many quantiles exceeds three.
 _REACH = 4.0
+# Draws of one product of influence functions.
+_DRAWS_OF_PRODUCT = 50
 # How far beyond the draws a tail may reach, in units of the span of the outermost draws.
 _BEYOND_DRAWS, _SPACINGS = 10.0, 5
 
@@ -114,7 +117,12 @@ def map_from_draws(draws: FloatArray, linear: LinearQuantiles, bins: ScoreBins) 
     [[-0.]]
     """
     averages = sample_averages(draws, bins).T
-    noise = _shrunk(_covariance(influence(draws, bins), len(draws) - 1))
+
+    def of_some(draws: FloatArray) -> tuple[FloatArray]:
+        return (_covariance(influence(draws, bins), len(draws) - 1),)
+
+    (noise,) = by_outputs(of_some, bins, len(draws), draws)
+    noise = _shrunk(noise)
     model = CurveAverages(bins, *linear)
     return _spline(model, fit_curve(model, averages, noise, np.zeros_like(averages)), linear)
 
@@ -159,10 +167,15 @@ def map_from_pairs(
     >>> print(found(np.array([[0.0], [1.0]])).round(2).ravel())
     [1. 3.]
     """
-    averages, residuals = _controlled(draws, control, bins, finite)
     count, size = len(control.at_pairs), bins.centers.size
     inside = len(draws) * bins.widths
-    noise = _covariance(residuals, count - (size if count > 2 * size else 1))
+    spare = count - (size if count > 2 * size else 1)
+
+    def of_some(draws: FloatArray, *control: FloatArray) -> tuple[FloatArray, FloatArray]:
+        averages, residuals = _controlled(draws, Control(*control), bins, finite)
+        return averages.T, _covariance(residuals, spare)
+
+    averages, noise = by_outputs(of_some, bins, count, draws, control.at_pairs, control.averages)
     diagonal = np.diagonal(noise, axis1=1, axis2=2)
     ratio = np.ones((len(noise), 1))
     is_whole = len(draws) == count
@@ -176,13 +189,13 @@ def map_from_pairs(
     scale = scale / np.where(diagonal > 0, np.sqrt(diagonal), 1)
     noise = _shrunk(noise * scale[:, :, None] * scale[:, None])
     model = CurveAverages(bins, *linear)
-    reference = np.broadcast_to(log_slopes[:, None], averages.T.shape)
+    reference = np.broadcast_to(log_slopes[:, None], averages.shape)
     if control.noise is not None:
         of_control = (control.noise.T**2 + _LEAST_NOISE**2)[..., None] * np.eye(size)
         if is_whole:  # else the distribution of the control has another shape
             reference = fit_curve(model, control.averages.T, of_control, reference).log_slopes
         noise = noise + of_control
-    return _spline(model, fit_curve(model, averages.T, noise, reference), linear)
+    return _spline(model, fit_curve(model, averages, noise, reference), linear)
 
 
 def _spline(model: CurveAverages, curve: Curve, linear: LinearQuantiles) -> MonotoneSpline:
@@ -195,8 +208,14 @@ def _spline(model: CurveAverages, curve: Curve, linear: LinearQuantiles) -> Mono
 
 def _covariance(residuals: FloatArray, spare: int) -> FloatArray:
     """Covariance of averages from influence functions ``(m, n, J)``, shape ``(J, m, m)``."""
-    rows = np.moveaxis(residuals, -1, 0)
-    return rows @ rows.mT / (residuals.shape[1] * max(spare, 1))
+    rows = np.moveaxis(residuals, -1, 0).copy()  # products of strided rows take long
+    # In parts below the size at which BLAS starts threads: for so many small products they wait for
+    # each other, a hundred times as long where other programs run.
+    total = np.zeros(())
+    for start in range(0, rows.shape[2], _DRAWS_OF_PRODUCT):
+        part = rows[:, :, start : start + _DRAWS_OF_PRODUCT]
+        total = total + part @ part.mT
+    return total / (residuals.shape[1] * max(spare, 1))
 
 
 def _shrunk(noise: FloatArray) -> FloatArray:

@@ -12,10 +12,12 @@ of their influence functions.
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import summary_line
@@ -27,6 +29,8 @@ _BINS = 1.5
 _OUTERMOST_DRAWS = 2.0
 # Nodes of quadratures over a bin, within which integrands are smooth.
 _INNER_NODES, _OUTER_NODES = 4, 12
+# Numbers of influence functions at a time.
+_MOST_NUMBERS = 2**21
 # Distances beyond the edge of the outermost bin: end of its quadrature, and last knot.
 _BEYOND, _LAST_KNOT = 5.0, 1.0
 
@@ -148,7 +152,30 @@ def differences(
     The one is between the parts. The other is that of a draw's influence, by the first
     `num_inside`: divided by their number it is the variance for independent draws.
     """
-    pairs = zip(np.split(one, parts), np.split(other, parts), strict=True)
-    found = np.stack([sample_averages(a, bins) - sample_averages(b, bins) for a, b in pairs])
-    each = influence(one[:num_inside], bins) - influence(other[:num_inside], bins)
-    return found.mean(axis=0), np.var(found, axis=0, ddof=1), np.mean(each**2, axis=1)
+
+    def of_some(one: FloatArray, other: FloatArray) -> tuple[FloatArray, ...]:
+        pairs = zip(np.split(one, parts), np.split(other, parts), strict=True)
+        found = np.stack([sample_averages(a, bins) - sample_averages(b, bins) for a, b in pairs])
+        each = influence(one[:num_inside], bins) - influence(other[:num_inside], bins)
+        means = found.mean(axis=0), np.var(found, axis=0, ddof=1), np.mean(each**2, axis=1)
+        return tuple(mean.T for mean in means)
+
+    mean, between, inside = by_outputs(of_some, bins, len(one[:num_inside]), one, other)
+    return mean.T, between.T, inside.T
+
+
+def by_outputs(
+    function: Callable[..., tuple[FloatArray, ...]],
+    bins: ScoreBins,
+    num_draws: int,
+    *arrays: NDArray[Any],
+) -> list[FloatArray]:
+    """Results of a function of arrays with outputs last, which are first in what it returns.
+
+    Influence functions have a number for each bin, draw and output: they are computed for a few
+    outputs at a time.
+    """
+    size = max(1, _MOST_NUMBERS // (bins.centers.size * num_draws))
+    starts = range(0, arrays[0].shape[-1], size)
+    parts = [function(*(array[..., at : at + size] for array in arrays)) for at in starts]
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]

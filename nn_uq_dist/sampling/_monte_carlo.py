@@ -52,8 +52,8 @@ def monte_carlo(
     num_samples
         Number of draws, at most 2**31.
     batch_size
-        Draws at a time; bounds the memory on the device. Default: at most 4096, and at most a
-        million numbers per array.
+        Most draws at a time, in batches of equal size; bounds the memory on the device. Default:
+        4096, or fewer that have a million numbers per array.
     progress
         Whether a progress bar may appear, which it does after two seconds of work.
 
