@@ -298,7 +298,7 @@ def _then(f: Input, *steps: Step) -> Input:
 
 
 def _standard_normal(like: dist.Distribution) -> dist.Normal:
-    dtype = checks.float_dtype(*map(jnp.asarray, jax.tree.leaves(like)))
+    dtype = checks.float_dtype(*jax.tree.leaves(like))
     return dist.Normal(jnp.zeros((), dtype), jnp.ones((), dtype))
 
 

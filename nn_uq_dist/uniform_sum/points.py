@@ -180,7 +180,7 @@ def capacity(count: int, fewest: int, factor: int) -> int:
 def padded(part: Any, shape: tuple[int, ...]) -> Any:
     """The array with copies of its last entries at the end of each axis, which need nothing new."""
     more = [(0, most - size) for most, size in zip(shape, part.shape, strict=True)]
-    return np.pad(part, more, "edge")
+    return np.pad(part, more, "edge") if part.size else np.ones(shape, part.dtype)
 
 
 def padded_sum(distribution: UniformSum, rows: int, columns: int) -> UniformSum:
