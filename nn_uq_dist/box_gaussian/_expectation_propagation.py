@@ -271,10 +271,15 @@ def _is_outside(problem: Problem, distribution: Gaussian) -> Array:
 def _step(problem: Problem, sites: Sites, cavity: Cavity) -> tuple[Sites, Array]:
     """How a pass would change the sites, and the same in units of the marginals."""
     moments = cavity.moments()
-    precision = _resolved(1.0 / moments.variance - cavity.precision, cavity, problem)
+    eps = float(jnp.finfo(moments.mean.dtype).eps)
+    precision = 1.0 / moments.variance - cavity.precision
+    shift = cavity.precision * moments.mean - cavity.slope
+    # Differences of rounding size are none: noise of 1e-16 would make them slopes of order one.
+    is_none = precision < 8.0 * eps * cavity.precision
+    precision, shift = (jnp.where(is_none, 0.0, part) for part in (precision, shift))
+    precision = _resolved(precision, cavity, problem)
     # The slope, relative to zero, that gives the marginal the same mean as the box.
-    slope = precision * (cavity.point + moments.mean)
-    slope = slope + (cavity.precision * moments.mean - cavity.slope)
+    slope = precision * (cavity.point + moments.mean) + shift
     step = Sites(precision - sites.precision, slope - sites.slope)
     around = (step.slope - step.precision * cavity.point) / jnp.sqrt(cavity.marginal_precision)
     return step, jnp.stack([step.precision / cavity.marginal_precision, around])
@@ -295,8 +300,6 @@ def _resolved(precision: Array, cavity: Cavity, problem: Problem) -> Array:
         # float64.
         floor = 1e-5 if precision.dtype == jnp.float64 else 1e-3
         least = jnp.clip(eps**0.5 * cavity.precision, floor, most)
-    # Differences of rounding size, whose slopes have as many roundings, are none.
-    precision = jnp.where(precision < 8.0 * eps * cavity.precision, 0.0, precision)
     most = jnp.maximum(1e2 * cavity.precision, _finest(precision.dtype))
     return jnp.clip(precision, least, most)
 

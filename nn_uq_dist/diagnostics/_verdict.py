@@ -69,7 +69,7 @@ def marginal_verdict(
         off = abs(row["mean", "error"]) + row["sd", "analytic"]
         # Those of a constant about zero are as narrow as variances may be.
         if off <= ROUNDINGS * eps * abs(row["mean", "monte_carlo"]) + eps**2.5:
-            return Verdict("noise", "noise: constant, as all draws")
+            return Verdict("noise", "constant, as all draws")
         return Verdict("linearization", "linearization, large: all draws are equal")
     distance, sd = row["kolmogorov_smirnov", "monte_carlo"], row["sd", "monte_carlo"]
     # Of probabilities, and of values in standard deviations.

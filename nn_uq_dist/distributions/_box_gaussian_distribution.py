@@ -118,6 +118,11 @@ class BoxGaussianDistribution(Distribution):
                 f"uniform, got {jnp.shape(weights)}; for one output use LinearizedMarginal"
             )
         num_outputs, num_uniforms = jnp.shape(weights)[-2:]
+        if jnp.shape(loc)[-1:] not in ((), (1,), (num_outputs,)):
+            raise ValueError(
+                f"loc must have shape (..., {num_outputs}), an entry for each row of weights, got "
+                f"{jnp.shape(loc)}; pass one mean per output"
+            )
         normal_shape: tuple[int, ...] = ()
         if normal_weights is not None:
             normal_weights = checks.as_numeric("normal_weights", normal_weights)
@@ -144,11 +149,6 @@ class BoxGaussianDistribution(Distribution):
             normal_weights=normal_shape[:-1],
             **{name: (*lead, 1) for name, lead in others.items()},
         )
-        if shape[-1] != num_outputs:
-            raise ValueError(
-                f"loc must have shape (..., {num_outputs}), an entry for each row of weights, got "
-                f"{jnp.shape(loc)}; pass one mean per output"
-            )
         # Known numbers stay known under `jit`, where values are checked against the support.
         loc = namespace(loc).broadcast_to(loc, (*jnp.shape(loc)[:-1], num_outputs))
         self._set_parameters(shape[:-1], loc=loc, weights=weights, normal_weights=normal_weights)
@@ -166,6 +166,7 @@ class BoxGaussianDistribution(Distribution):
             return
         for name, value in given.items():
             checks.require_finite(name, value)
+            checks.require_in_range(name, value, self._dtype)
         parts = (self.weights, self.normal_weights)
         columns = joined(None if part is None else np.asarray(part, np.float64) for part in parts)
         _require_independent(columns, 4.0 * float(jnp.finfo(self._dtype).eps) * columns.shape[-2])

@@ -202,8 +202,10 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
                 if strict:
                     # Raises: values are not known under `jit`.
                     super().validate_args(strict)
+                continue
+            checks.require_in_range(name, value, self._dtype)
             # NumPyro's constraint of vectors cannot be asked about no values.
-            elif np.size(value) and not np.all(constraint(np.asarray(value))):
+            if np.size(value) and not np.all(constraint(np.asarray(value))):
                 checks.require_finite(name, value)
                 raise ValueError(
                     f"{name} must fulfill the constraint {constraint}, got {value}; see "

@@ -37,7 +37,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
     loc : array_like, shape (..., d)
         Means of the outputs.
     weights : array_like, shape (..., d, n)
-        ``W``, a column for each uniform on [-1, 1].
+        ``W``, a column for each uniform on [-1, 1]; ``jnp.zeros((d, 1))`` for none.
     normal_weights : array_like, shape (..., d, m), optional
         ``B``, a column for each standard normal variable, such as of normal inputs and of noise:
         ``jnp.diag(scale)`` for independent noise, ``jnp.linalg.cholesky(covariance)`` for a

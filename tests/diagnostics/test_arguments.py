@@ -101,7 +101,7 @@ def test_constant_outputs_are_shown_and_named(loc):
     np.testing.assert_allclose(shown.loc["y[1]"], expected, rtol=1e-6, atol=1e-6)
     with pytest.warns(RuntimeWarning, match=r"no sensitivity of y\[1\]"):
         words = summary(model, draws)["verdict", "words"]
-    assert words["y[1]"] == "noise: constant, as all draws"
+    assert words["y[1]"] == "constant, as all draws"
     draws[:, 1] += draws[:, 0]
     with pytest.warns(RuntimeWarning, match=r"no sensitivity of y\[1\]"):
         words = summary(model, draws)["verdict", "words"]

@@ -66,7 +66,8 @@ def test_normal_part_of_less_than_full_rank(x64):
     ("arguments", "message"),
     [
         (([0.0, 0.0], [1.0, 1.0]), r"weights must have shape \(\.\.\., d, n\)"),
-        (([0.0] * 3, np.ones((2, 2)), np.eye(2)), "must broadcast"),
+        (([0.0] * 3, np.ones((2, 2)), np.eye(2)), r"loc must have shape \(\.\.\., 2\), .* got \(3,\)"),
+        (([1e300, 0.0], np.float32(WEIGHTS)), r"loc must be at most 3.4e\+38 .* got 1e\+300"),
         (([0.0, 0.0], np.ones((2, 1))), "must have at least as many columns together as rows"),
         (([0.0, 0.0], np.ones((2, 2))), "got outputs 0, 1, which are linearly dependent"),
         (
@@ -142,6 +143,15 @@ def test_as_many_inputs_as_outputs_with_noise_at_rounding_level(size, noise, pre
     found = joint.log_prob(joint.sample(KEY, (200,)))
     exact = -np.linalg.slogdet(2 * np.float64(weights))[1]
     assert np.mean(~(np.abs(found - exact) < 0.05)) < 0.01
+
+    def total(loc, weights):
+        return LinearizedJoint(loc, weights, joint.normal_weights).log_prob(inside).sum()
+
+    inputs = np.random.default_rng(0).uniform(-0.95, 0.95, (20, 1, size, 1)).astype(precision)
+    inside = 1 + (weights @ inputs)[..., 0]
+    slopes = jax.grad(total, (0, 1))(joint.loc, weights)
+    np.testing.assert_allclose(slopes[0], np.zeros((1, size)), atol=1e-3)
+    np.testing.assert_allclose(slopes[1], -20 * np.linalg.inv(weights).mT, rtol=2e-4, atol=1e-3)
 
 
 @pytest.mark.slow
