@@ -43,6 +43,8 @@ demo: $(STAMPS)/base ## run the main example (DEMO_ARGS="--rare 17" passes argum
 test testall lowest: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/$(CACHE)/jax
 test testall lowest: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test testall lowest: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
+# Workers whose threads wait for each other multiply matrices 40 times as slowly: 12 s for .3 s.
+test testall lowest: export OPENBLAS_NUM_THREADS ?= 1
 
 test: $(STAMPS)/tests ## run one case of each quick test, the doctests and the README's code: 6 to 11 minutes (PYTEST_ARGS="-k name")
 	@$(BIN)/python -m pytest $(FAST) $(PYTEST_ARGS)
