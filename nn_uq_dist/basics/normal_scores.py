@@ -369,6 +369,10 @@ _FAMILIES: dict[type, Callable[[Any], Any]] = {
         lambda x: (x / one.scale) ** one.concentration,
         lambda t: one.scale * t ** (1 / one.concentration),
     ),
+    dist.LowerTruncatedPowerLaw: lambda one: _as_exponential(
+        lambda x: (-1 - one.alpha) * jnp.log(x / one.low),
+        lambda t: one.low * jnp.exp(t / (-1 - one.alpha)),
+    ),
     dist.Gumbel: lambda one: _placed(_GUMBEL, one.loc, one.scale),
     dist.HalfNormal: lambda one: _placed(_HALF_NORMAL, 0, one.scale),
     dist.Gamma: lambda one: _placed(Gamma(one.concentration), 0, 1 / one.rate),

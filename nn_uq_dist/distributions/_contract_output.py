@@ -25,6 +25,8 @@ from nn_uq_dist.distributions._contract import Distribution
 # Normal scores of the ends of the panels. he_k phi is at most about sqrt(phi): 1e-11 at the last.
 _POSITIVE_ENDS = (*np.arange(0.5, 6, 0.5), 6, 7, 8, 10)
 _ENDS = np.array([*(-end for end in _POSITIVE_ENDS[::-1]), 0, *_POSITIVE_ENDS])
+# Shares of the probability outside that coverage intervals are tried with at a time, and how often.
+_SHARES_AT_A_TIME, _ROUNDS = 33, 4
 
 
 class ValueRule(NamedTuple):
@@ -204,6 +206,56 @@ class OutputDistribution(Distribution):
         """
         require_probabilities("q", q)
         return self.from_normal_score(ndtri(jnp.asarray(q)))
+
+    def coverage_interval(self, probability: float = 0.95) -> Array:
+        """Shortest interval with this probability, shape ``(2,) + batch_shape``.
+
+        Parameters
+        ----------
+        probability
+            Between 0 and 1.
+
+        Raises
+        ------
+        ValueError
+            If `probability` is not in (0, 1).
+
+        Notes
+        -----
+        Of symmetric distributions with one peak it is the interval between equal tails; of others
+        it is the one of JCGM 101:2008, 5.3.4, found by a search over the lower tail to 1e-5 of its
+        probability.
+
+        Examples
+        --------
+        >>> import numpyro.distributions as dist
+        >>> import nn_uq_dist as nuq
+        >>> waiting = nuq.distributions.as_output_distribution(dist.Exponential(1.0))
+        >>> print(waiting.coverage_interval(0.95).round(2))  # from 0 to -log(.05)
+        [0. 3.]
+        """
+        if not 0 < probability < 1:
+            raise ValueError(
+                f"probability must be between 0 and 1, got {probability}; pass a fraction such as "
+                f"0.95"
+            )
+        tails = jnp.asarray(1 - probability, self._dtype)
+        low, high = (
+            jnp.zeros(self.batch_shape, self._dtype),
+            jnp.ones(self.batch_shape, self._dtype),
+        )
+        column = (-1, *(1 for _ in self.batch_shape))
+        steps = jnp.linspace(0, 1, _SHARES_AT_A_TIME, dtype=self._dtype).reshape(column)
+        for _ in range(_ROUNDS):
+            shares = low + (high - low) * steps
+            scores = jnp.stack([ndtri(tails * shares), -ndtri(tails * (1 - shares))])
+            ends = self.from_normal_score(scores)
+            width = ends[1] - ends[0]
+            best = jnp.argmin(jnp.where(jnp.isnan(width), jnp.inf, width), axis=0)[None]
+            found = jnp.take_along_axis(ends, best[None], axis=1)[:, 0]
+            before, after = (jnp.clip(best + k, 0, len(steps) - 1) for k in (-1, 1))
+            low, high = (jnp.take_along_axis(shares, k, axis=0)[0] for k in (before, after))
+        return found
 
     def normal_score(self, value: ArrayLike) -> Array:
         r"""Normal score :math:`\Phi^{-1}(F(y))`, from the smaller of the two tails."""

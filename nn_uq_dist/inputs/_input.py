@@ -10,6 +10,7 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
@@ -20,7 +21,8 @@ from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import joined, namespace
 from nn_uq_dist.basics.summary_line import described_line
 from nn_uq_dist.inputs import parameter_checks, terms
-from nn_uq_dist.inputs.input_map import InputMap
+from nn_uq_dist.inputs._data_sheet_shapes import Arcsine, InexactBox, Trapezoid
+from nn_uq_dist.inputs.input_map import FromNormalScores, InputMap
 from nn_uq_dist.inputs.linear_image import LinearImage
 from nn_uq_dist.inputs.terms import InputTerm
 
@@ -32,7 +34,8 @@ class Input:
 
     :math:`U` has independent entries, uniform on (-1, 1), :math:`N` independent standard normal
     ones; there may be more of them than inputs. `Input.box`, `Input.normal`, `Input.known`,
-    `Input.triangular`, `Input.trapezoidal` and `Input.from_samples` make inputs, ``+`` adds
+    `Input.triangular`, `Input.trapezoidal`, `Input.arcsine`, `Input.student_t`,
+    `Input.curvilinear_trapezoidal` and `Input.from_samples` make inputs, ``+`` adds
     independent ones, and `Input.join` puts them one after the other. Distributions of NumPyro, and
     dicts and lists of them, become inputs by `nn_uq_dist.inputs.as_input`, which `linearize` calls.
 
@@ -226,17 +229,19 @@ class Input:
 
     @classmethod
     def triangular(cls, low: ArrayLike, high: ArrayLike, mode: ArrayLike | None = None) -> Self:
-        """Return independent inputs with symmetric triangular densities.
+        """Return independent inputs with triangular densities.
 
-        Each input is the sum of two independent uniform variables on intervals of half its width.
-        This is exact, and takes two columns for each input.
+        A symmetric one is the sum of two independent uniform variables on intervals of half its
+        width: this is exact, and takes two columns for each input. With another mode, or a traced
+        one, the linear model has the mean and the standard deviation, and a normal shape; draws
+        and what is corrected by them have the triangle.
 
         Parameters
         ----------
         low, high
             Ends of the supports, shape ``(..., N_x)``; one of them may be a scalar.
         mode
-            Where the density is largest: the middle, which is also the default.
+            Where the density is largest: the middle by default.
 
         Examples
         --------
@@ -246,25 +251,31 @@ class Input:
         >>> distribution = nuq.linearize(lambda x: x, f).marginals()
         >>> print(f.mean, jnp.exp(distribution.log_prob(f.mean)))
         [0. 2.] [1.  0.5]
+        >>> skewed = nuq.Input.triangular(jnp.array([0.0]), 3.0, mode=0.0)
+        >>> print(nuq.linearize(lambda x: x, skewed).mean)
+        [1.]
         """
-        top = {} if mode is None else {"mode": mode}
-        return cls._of_two_boxes("triangular", low=low, **top, high=high)
+        if mode is None:
+            (low, high), _ = parameter_checks.as_ends("triangular", low=low, high=high)
+            return cls._of_two_boxes((low + high) / 2, (high - low) / 4, (high - low) / 4)
+        return cls._of_pieces("triangular", low=low, mode=mode, high=high)
 
     @classmethod
     def trapezoidal(
         cls, low: ArrayLike, start: ArrayLike, stop: ArrayLike, high: ArrayLike
     ) -> Self:
-        r"""Return independent inputs with symmetric trapezoidal densities.
+        r"""Return independent inputs with trapezoidal densities.
 
-        Each input is the sum of two independent uniform variables of half-widths
+        A symmetric one is the sum of two independent uniform variables of half-widths
         :math:`(b - a \pm (d - c)) / 4` for the support :math:`(a, b)` and the flat top
-        :math:`(c, d)`. This is exact, and takes two columns for each input.
+        :math:`(c, d)`. This is exact, and takes two columns for each input. For others, and traced
+        ones, see `triangular`.
 
         Parameters
         ----------
         low, start, stop, high
             Ends of the supports and of the flat tops, in this order, shape ``(..., N_x)``; scalars
-            and other axes broadcast. ``start - low`` must be ``high - stop``.
+            and other axes broadcast.
 
         Examples
         --------
@@ -276,13 +287,136 @@ class Input:
         >>> print([f"{p:.4f}" for p in density[:, 0]])
         ['0.1667', '0.3333']
         """
-        return cls._of_two_boxes("trapezoidal", low=low, start=start, stop=stop, high=high)
+        return cls._of_pieces("trapezoidal", low=low, start=start, stop=stop, high=high)
 
     @classmethod
-    def _of_two_boxes(cls, kind: str, **ends: ArrayLike) -> Self:
-        mean, *widths = parameter_checks.halves(kind, **ends)
-        parts = [InputTerm(width, is_uniform=True, is_diagonal=True) for width in widths]
+    def _of_pieces(cls, kind: str, **ends: ArrayLike) -> Self:
+        (low, *top, high), symmetric = parameter_checks.as_ends(kind, **ends)
+        start, stop = top[0], top[-1]
+        if checks.is_concrete(low, symmetric) and symmetric.all():
+            # A top that rounding makes wider than the support is as wide.
+            width, flat = high - low, jnp.minimum(stop - start, high - low)
+            return cls._of_two_boxes((low + high) / 2, (width + flat) / 4, (width - flat) / 4)
+        return cls._of_family(Trapezoid(low, start, stop, high))
+
+    @classmethod
+    def _of_two_boxes(cls, mean: Array, *half_widths: Array) -> Self:
+        parts = [InputTerm(width, is_uniform=True, is_diagonal=True) for width in half_widths]
         return cls(mean, parts).checked_for_rounding()
+
+    @classmethod
+    def arcsine(cls, low: ArrayLike, high: ArrayLike) -> Self:
+        r"""Return independent inputs that cycle between two ends like a sine.
+
+        The density is that of :math:`\sin t` at a random time, largest at the ends; the standard
+        deviation is the half-width over :math:`\sqrt 2`. In the linear model the shape is normal.
+
+        Parameters
+        ----------
+        low, high
+            Ends of the supports, shape ``(..., N_x)``; one of them may be a scalar.
+
+        Examples
+        --------
+        The temperature of a room whose control switches it between 19 and 21 degrees:
+
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> f = nuq.Input.arcsine(jnp.array([19.0]), 21.0)
+        >>> print(f"{nuq.linearize(lambda x: x, f).variance[0]:.3f}")
+        0.500
+        """
+        (low, high), _ = parameter_checks.as_ends("arcsine", low=low, high=high)
+        return cls._of_family(Arcsine(low, high))
+
+    @classmethod
+    def student_t(cls, mean: ArrayLike, scale: ArrayLike, df: ArrayLike) -> Self:
+        r"""Return independent inputs with Student's t distribution.
+
+        That of a mean of `n` readings with scatter :math:`s` has the scale :math:`s/\sqrt n` and
+        ``n - 1`` degrees of freedom. Its standard deviation is larger, by
+        :math:`\sqrt{\nu/(\nu - 2)}`. In the linear model the shape is normal.
+
+        Parameters
+        ----------
+        mean
+            Shape ``(..., N_x)``.
+        scale, df
+            Scales and degrees of freedom, positive; broadcast against `mean`. `linearize` needs
+            more than two.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> f = nuq.Input.student_t(jnp.array([1.0]), 0.1, df=4)
+        >>> print(f"{nuq.linearize(lambda x: x, f).variance[0]:.4f}")  # .1^2 * 4/2
+        0.0200
+        """
+        mean, size = parameter_checks.as_mean(mean)
+        remedy = "pass positive numbers"
+        given = {
+            name: (parameter_checks.as_scales(name, value, size, remedy), (size,))
+            for name, value in (("scale", scale), ("df", df))
+        }
+        placed = parameter_checks.in_one_batch(**given, mean=(mean, (size,)))
+        family = dist.StudentT(placed["df"], placed["mean"], placed["scale"], validate_args=False)
+        return cls._of_family(family)
+
+    @classmethod
+    def _of_family(cls, family: Any) -> Self:
+        """Inputs of a family with parameters of the shape ``(..., N_x)``, by its normal scores."""
+        step = FromNormalScores.of(family)
+        if checks.is_concrete(step):
+            parameter_checks.warn_of_rounding(step.mean, step.standard_deviation)
+        unit = InputTerm(jnp.ones_like(step.mean), is_uniform=False, is_diagonal=True)
+        return cls(jnp.zeros_like(step.mean), [unit], InputMap.of_array(step.mean.shape[-1], step))
+
+    @classmethod
+    def curvilinear_trapezoidal(
+        cls, mean: ArrayLike, half_width: ArrayLike, inexactness: ArrayLike
+    ) -> Self:
+        r"""Return independent inputs, uniform between ends that are not known exactly.
+
+        The ends are :math:`\mu \pm (\beta + d v)` with `v` uniform on (-1, 1) (JCGM 101:2008,
+        6.4.3). In the linear model the input is uniform, with the same standard deviation,
+        :math:`\sqrt{\beta^2/3 + d^2/9}`. Each input is made of two numbers, its place between the
+        ends and theirs.
+
+        Parameters
+        ----------
+        mean
+            Shape ``(..., N_x)``.
+        half_width, inexactness
+            Half-widths :math:`\beta` and their errors :math:`d \le \beta`; broadcast against
+            `mean`.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import nn_uq_dist as nuq
+        >>> f = nuq.Input.curvilinear_trapezoidal(jnp.array([5.0]), 3.0, 1.5)
+        >>> print(nuq.linearize(lambda x: x, f).variance)  # 9/3 + 2.25/9
+        [3.25]
+        """
+        mean, size = parameter_checks.as_mean(mean)
+        remedy = "pass the error of the half-width"
+        given = {
+            name: (parameter_checks.as_scales(name, value, size, remedy), (size,))
+            for name, value in (("half_width", half_width), ("inexactness", inexactness))
+        }
+        placed = parameter_checks.in_one_batch(**given, mean=(mean, (size,)))
+        half, error = placed["half_width"], placed["inexactness"]
+        if checks.is_concrete(half, error) and (error > half).any():
+            at = checks.first_index(np.asarray(error > half))
+            raise ValueError(
+                f"inexactness must not exceed half_width, got {error[at]} and {half[at]} at index "
+                f"{at}; pass the error of the ends, not their distance"
+            )
+        vector = jnp.concatenate([placed["mean"]] * 2, axis=-1) * 0
+        unit = InputTerm(vector + 1, is_uniform=True, is_diagonal=True)
+        step = InexactBox(placed["mean"], half, error)
+        return cls(vector, [unit], InputMap.of_array(2 * size, step))
 
     @classmethod
     def from_samples(cls, draws: ArrayLike) -> Self:
@@ -579,6 +713,40 @@ class Input:
     def is_transformed(self) -> bool:
         """Whether `network_input` is nonlinear: then not even a linear network is exact."""
         return self.input_map is not None and self.input_map.is_transformed
+
+    @property
+    def of_same_moments(self) -> "Input":
+        """The input with each family replaced by a normal one of its mean and standard deviation.
+
+        Raises
+        ------
+        ValueError
+            If the variance of a known family is infinite.
+        """
+        if self.input_map is None:
+            return self
+        if checks.is_concrete(self.input_map):
+            self.input_map.require_variance()
+        return Input(self.mean, self.terms, self.input_map.of_same_moments)
+
+    @property
+    def remark(self) -> str:
+        """What the linear model does not have of the input; ``""`` if it has all."""
+        if self.input_map is None:
+            return ""
+        shaped, bent = self.input_map.names_of_shapes
+        found = []
+        if shaped:
+            found.append(
+                f"of {', '.join(shaped)} the linear model has the mean and the standard "
+                f"deviation, but not the shape"
+            )
+        if bent:
+            found.append(
+                f"{', '.join(bent)} is a nonlinear transform, linearized with the network: not "
+                f"even the moments of a linear network are exact"
+            )
+        return "; ".join(found)
 
     @property
     def varies_over_batch(self) -> bool:

@@ -7,7 +7,8 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -53,6 +54,13 @@ class OutputStructure:
         """Return the structure of an output, or of its shapes."""
         leaves, tree = jax.tree.flatten(output)
         return cls(tree, tuple(leaf.shape for leaf in leaves))
+
+    @classmethod
+    def of_numbers(cls, names: Sequence[str]) -> Self:
+        """Return the structure of a dict of single numbers, in this order."""
+        # JAX sorts the keys of other dicts.
+        tree = jax.tree.structure(OrderedDict.fromkeys(names, 0))
+        return cls(tree, ((),) * len(names))
 
     @property
     def num_outputs(self) -> int:

@@ -19,9 +19,10 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics._solved_quantiles import Beta
 from nn_uq_dist.basics.normal_scores import MIXTURES, Mixture, missing_functions
 from nn_uq_dist.inputs import parameter_checks
+from nn_uq_dist.inputs._family_moments import mean_and_standard_deviation
 from nn_uq_dist.inputs._input import Input
 from nn_uq_dist.inputs._numpyro_families import accepted_families, of_registered_family
-from nn_uq_dist.inputs.input_map import FromNormalScores, InputMap, Known, Step
+from nn_uq_dist.inputs.input_map import LINEAR, FromNormalScores, InputMap, Known, Step
 
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 
@@ -262,15 +263,14 @@ def _of_distribution(name: str, f: dist.Distribution) -> Input:
         own = (vector.num_inputs,)
         to_event = dist.transforms.ReshapeTransform(f.event_shape, own)
         return vector if f.event_shape == own else _then(vector, to_event)
+    is_copula = isinstance(base, dist.GaussianCopula)
+    family = base.marginal_dist if is_copula else _family(base)
+    if family is not None and _has_quantiles_entrywise(family):
+        scores = base.base_dist if is_copula else _standard_normal(base)
+        step = from_family(family, f.batch_shape + f.event_shape)
+        return _then(_of_distribution(name, _around(scores, f, scores)), step)
     if isinstance(base, dist.TransformedDistribution):
         return _transformed(name, f, base)
-    is_copula = isinstance(base, dist.GaussianCopula)
-    family = base.marginal_dist if is_copula else base
-    if _has_quantiles_entrywise(family):
-        scores = base.base_dist if is_copula else _standard_normal(base)
-        step = FromNormalScores(_entrywise(family, f.batch_shape + f.event_shape))
-        _warn_of_rounding(family)
-        return _then(_of_distribution(name, _around(scores, f, base)), step)
     raise UnsupportedFamilyError(
         f"{name} must be of a supported family, got {type(base).__name__}; pass a "
         f"{accepted_families()}, or draw from it: monte_carlo takes any distribution with sample"
@@ -282,6 +282,20 @@ def _unwrapped(f: Any) -> Any:
     while isinstance(f, _WRAPPERS):
         f = f.base_dist
     return f
+
+
+def _family(base: Any) -> Any:
+    """The univariate distribution of the entries; None if there may be none, or a linear map."""
+    if not isinstance(base, dist.TransformedDistribution):
+        return base
+    inner = _unwrapped(base.base_dist)
+    if inner.event_dim or any(
+        part.domain.event_dim or part.codomain.event_dim for part in base.transforms
+    ):
+        return None
+    if all(isinstance(part, LINEAR) for part in base.transforms):
+        return None
+    return dist.TransformedDistribution(inner, base.transforms) if base.event_dim else base
 
 
 def _around(inner: dist.Distribution, f: dist.Distribution, base: dist.Distribution) -> Any:
@@ -302,20 +316,13 @@ def _standard_normal(like: dist.Distribution) -> dist.Normal:
     return dist.Normal(jnp.zeros((), dtype), jnp.ones((), dtype))
 
 
-def _warn_of_rounding(family: Any) -> None:
-    """Of values near one, and of families with a location; known numbers only."""
-    if not checks.is_concrete(family):
-        return
-    if isinstance(family, dist.Beta):
-        given: Any = family.concentration1, family.concentration0
-        a, b = (np.asarray(part, np.float64) for part in given)
-        mean, spread = a / (a + b), np.sqrt(a * b / (a + b + 1)) / (a + b)
-    elif hasattr(family, "loc") and hasattr(family, "scale"):
-        given = family.loc, family.scale
-        mean, spread = (np.asarray(part) for part in given)
-    else:
-        return
-    parameter_checks.warn_of_rounding(mean.astype(checks.float_dtype(*given)), spread)
+def from_family(family: Any, shape: Shape) -> FromNormalScores:
+    """The step from normal scores to values of a univariate family, broadcast to this shape."""
+    moments = mean_and_standard_deviation(family)
+    mean, sd = (jnp.broadcast_to(part, shape) for part in moments)
+    if checks.is_concrete(mean, sd):
+        parameter_checks.warn_of_rounding(np.asarray(mean), np.asarray(sd))
+    return FromNormalScores(_entrywise(family, shape), mean, sd)
 
 
 def _has_quantiles_entrywise(family: Any) -> bool:

@@ -13,13 +13,13 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import transforms
 
 from nn_uq_dist.basics.normal_scores import from_normal_score
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import namespace
+from nn_uq_dist.inputs._family_moments import mean_and_standard_deviation
 
 type Step = Callable[[Array], Array]
 type Shape = tuple[int, ...]
@@ -28,13 +28,33 @@ type Shape = tuple[int, ...]
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
 class FromNormalScores:
-    """Values of a univariate family at the entries of an array of normal scores."""
+    """Values of a univariate family at the entries of an array of normal scores.
 
-    family: dist.Distribution  # parameters of the shape of the array
+    Attributes
+    ----------
+    family
+        With parameters of the shape of the array.
+    mean, standard_deviation
+        Of the family, of the same shape; infinite where there are none.
+    """
+
+    family: Any
+    mean: Array
+    standard_deviation: Array
+
+    @classmethod
+    def of(cls, family: Any) -> Self:
+        """Those of a family whose parameters have one shape."""
+        return cls(family, *mean_and_standard_deviation(family))
 
     def __call__(self, x: Array) -> Array:
         """Quantiles of the family at the probabilities of the scores."""
         return from_normal_score(self.family, x)
+
+    @property
+    def of_same_moments(self) -> Step:
+        """The linear map to values of the same mean and standard deviation."""
+        return transforms.AffineTransform(self.mean, self.standard_deviation)
 
 
 @register_frozen
@@ -51,7 +71,7 @@ class Known:
 
 
 # Linear in their argument: a linear network of what they make is linear in the vector.
-_LINEAR = (
+LINEAR = (
     Known,
     transforms.IdentityTransform,
     transforms.AffineTransform,
@@ -130,6 +150,39 @@ class InputMap:
         return any(map(_bends, self.steps))
 
     @property
+    def of_same_moments(self) -> Self:
+        """The map with each family replaced by a linear function of its normal score."""
+        steps = tuple(
+            tuple(getattr(step, "of_same_moments", step) for step in each) for each in self.steps
+        )
+        return dataclasses.replace(self, steps=steps)
+
+    def require_variance(self) -> None:
+        """Raise ``ValueError`` if a known family has no finite variance."""
+        for name, steps in zip(names_of_leaves(self.tree, "f"), self.steps, strict=True):
+            for step in steps:
+                if not isinstance(step, FromNormalScores):
+                    continue
+                if not np.isfinite(np.asarray(step.standard_deviation)).all():
+                    raise ValueError(
+                        f"{name} must have a finite variance to be linearized, got "
+                        f"{type(step.family).__name__}, which has none; truncate it to what it "
+                        f"can be, or draw from it with monte_carlo"
+                    )
+
+    @property
+    def names_of_shapes(self) -> tuple[list[str], list[str]]:
+        """Names of the parts whose moments a linear model has, and of other nonlinear parts."""
+        shaped, bent = [], []
+        for name, steps in zip(names_of_leaves(self.tree, "f"), self.steps, strict=True):
+            others = tuple(step for step in steps if not hasattr(step, "of_same_moments"))
+            if _bends(others):
+                bent.append(name)
+            elif len(others) < len(steps):
+                shaped.append(name)
+        return shaped, bent
+
+    @property
     def words(self) -> str:
         """What the map makes, for a `repr`."""
         if jax.tree_util.treedef_is_leaf(self.tree):
@@ -188,7 +241,7 @@ class InputMap:
 
 
 def _bends(steps: tuple[Step, ...]) -> bool:
-    return not all(isinstance(step, _LINEAR) for step in steps)
+    return not all(isinstance(step, LINEAR) for step in steps)
 
 
 def cut(values: Any, shapes: Iterable[Shape]) -> list[Any]:

@@ -225,16 +225,16 @@ def in_one_batch(**parameters: tuple[ArrayLike, tuple[int, ...]]) -> dict[str, A
     }
 
 
-def halves(kind: str, **ends: ArrayLike) -> tuple[Array, Array, Array]:
-    """Middle of a symmetric trapezium, and half-widths of the two boxes whose sum it is.
+def as_ends(kind: str, **ends: ArrayLike) -> tuple[list[Array], Any]:
+    """The ends of densities made of straight pieces, and whether each is symmetric.
 
     Parameters
     ----------
     kind
         Name of the distribution.
     **ends
-        Low end, ends of the flat top, which may be one mode, and high end. Known ones that
-        decrease, or are not symmetric, raise ``ValueError``; traced ones give NaN.
+        In their order, shape ``(..., N_x)``. Known ones that decrease raise ``ValueError``; traced
+        ones give NaN.
     """
     given = {name: checks.as_finite(name, value) for name, value in ends.items()}
     names = ", ".join(given)
@@ -250,28 +250,17 @@ def halves(kind: str, **ends: ArrayLike) -> tuple[Array, Array, Array]:
     dtype = checks.float_dtype(*given.values())
     for name, value in given.items():
         checks.require_in_range(name, value, dtype)
-    low, *top, high = (broadcast(value, dtype, shape) for value in given.values())
-    start, stop = (top[0], top[-1]) if top else ((low + high) / 2,) * 2
-    decreasing = (start < low) | (stop < start) | (high < stop)
-    rounding = _ROUNDINGS_OF_ENDS * jnp.finfo(dtype).eps * jnp.maximum(abs(low), abs(high))
-    bent = abs((start - low) - (high - stop)) > rounding
-    inner = " and ".join([*given][1:-1]) or "mode"
-    symmetric = (
-        f"only then is it a sum of two uniform ones: put {inner} in the middle, or give a NumPyro "
-        f"distribution with icdf of your own, which is linearized by its normal score, or only "
-        f"sample for monte_carlo"
-    )
-    for wrong, expected, remedy in (
-        (decreasing, "have ends that do not decrease", f"pass low below high, {inner} between"),
-        (bent, "be symmetric", symmetric),
-    ):
-        if checks.is_concrete(wrong) and wrong.any():
-            at = checks.first_index(np.asarray(wrong))
-            values = [float(end[at]) for end in (low, start, stop, high)]
-            raise ValueError(
-                f"a {kind} input must {expected}, got {values} at index {at}; {remedy}"
-            )
-    # A top that rounding makes wider than the support is as wide.
-    width = high - low
-    flat = jnp.where(decreasing | bent, jnp.nan, jnp.minimum(stop - start, width))
-    return (low + high) / 2, (width + flat) / 4, (width - flat) / 4
+    low, *others = (broadcast(value, dtype, shape) for value in given.values())
+    decreasing = jnp.stack([low, *others[:-1]]) > jnp.stack(others)
+    wrong = decreasing.any(axis=0) | (low >= others[-1])
+    if checks.is_concrete(wrong) and wrong.any():
+        at = checks.first_index(np.asarray(wrong))
+        values = [float(end[at]) for end in (low, *others)]
+        raise ValueError(
+            f"{kind} inputs must have ends that do not decrease, got {values} at index {at}; "
+            f"pass {', '.join(given)} in this order, low below high"
+        )
+    rounding = _ROUNDINGS_OF_ENDS * jnp.finfo(dtype).eps * jnp.maximum(abs(low), abs(others[-1]))
+    inner = others[:-1] or [low, others[-1]]
+    bent = abs((inner[0] - low) - (others[-1] - inner[-1])) > rounding
+    return [nan_unless(~wrong, low), *others], ~bent

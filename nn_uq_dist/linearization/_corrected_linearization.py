@@ -1,6 +1,7 @@
 """A linearization whose distributions have been corrected by paired draws."""
 
 import dataclasses
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +115,16 @@ class CorrectedLinearization(LinearModel):
     def output_structure(self) -> OutputStructure | None:  # type: ignore[override]
         """Structure of what the network returns if that is not a vector."""
         return self.linearization.output_structure
+
+    def select(self, outputs: int | str | Sequence[int | str]) -> "CorrectedLinearization":
+        """Return the model of some outputs, as `Linearization.select`."""
+        linearization = self.linearization.select(outputs)
+        rows = np.array(checks.as_indices(outputs, self.num_outputs, "outputs", self.output_names))
+        draws = {name: getattr(self.pairs, name)[..., rows] for name in ("network", "linear")}
+        pairs = dataclasses.replace(self.pairs, linearization=linearization, **draws)
+        transform = jax.tree.map(lambda knots: knots[..., rows, :], self.transform)
+        own = jax.tree.map(lambda part: part[..., rows], (self.unexplained, self.own_scale))
+        return CorrectedLinearization(linearization, pairs, transform, *own)
 
     @property
     def mean(self) -> Array:

@@ -46,11 +46,13 @@ def linearize(
     f
         Distribution of the input: one of NumPyro, an `nn_uq_dist.Input`, or a dict, list or tuple
         of independent ones and known arrays, which is then the argument of the network. See
-        `nn_uq_dist.inputs.as_input`. Its batch shape becomes that of the result. A transformed
-        input, such as a log-normal one, is linearized in the space of its normal scores.
+        `nn_uq_dist.inputs.as_input`. Its batch shape becomes that of the result. A family that is
+        neither uniform nor normal, such as a log-normal one, has its own mean and standard
+        deviation in the linear model, and a normal shape.
     at
         Point of linearization, shape ``(..., N_x)``: a vector of the input distribution, as
-        ``lin.input.mean``, by default this; of a transformed input before the transform.
+        ``lin.input.mean``, by default this. Of a family that is neither uniform nor normal it is
+        the number of standard deviations from its mean.
     batch_size
         Number of points of the batch of `f` that are linearized at a time; it bounds the memory of
         the network evaluations, not of the result. Default: as many as have about 4 million numbers
@@ -99,7 +101,8 @@ def linearize(
         distribution = distribution.expand(
             jnp.broadcast_shapes(point.shape[:-1], distribution.batch_shape)
         )
-    flat = flat_network(network, distribution)
+    taken = distribution.of_same_moments
+    flat = flat_network(network, taken)
 
     def each(at: Array) -> tuple[Array, Array]:
         return values_and_jacobians(flat, at, flat.num_outputs, batch_size)
@@ -114,9 +117,9 @@ def linearize(
     where = "mean input" if at is None else "at"
     remedy = f"check its weights, and whether numbers within it are too large for {value.dtype}"
     if checks.is_concrete(value) and not np.isfinite(np.asarray(value)).all():
-        taken = jax.tree.leaves(distribution.network_input(point))
+        parts = jax.tree.leaves(taken.network_input(point))
         if not all(
-            np.isfinite(part).all() for part in taken if jnp.issubdtype(part.dtype, jnp.inexact)
+            np.isfinite(part).all() for part in parts if jnp.issubdtype(part.dtype, jnp.inexact)
         ):
             remedy = "what it takes there is not finite either: check the parameters of f"
     checks.require_finite(f"network({where})", value, remedy, lambda: (flat.structure.names,))

@@ -332,6 +332,34 @@ class Linearization(LinearModel):
         with evaluated_now():
             return CorrectedLinearization(self, pairs, *correction(self, pairs))
 
+    def select(self, outputs: int | str | Sequence[int | str]) -> "Linearization":
+        """Return the model of some outputs, by index or by name, in this order.
+
+        Parameters
+        ----------
+        outputs
+            One output or several; names are those of `output_names`, which the result keeps.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an output is unknown, or named twice.
+
+        Examples
+        --------
+        >>> import nn_uq_dist as nuq
+        >>> network = lambda x: {"load": x.sum(), "level": x[0], "flow": x[1] ** 2}
+        >>> lin = nuq.linearize(network, nuq.Input.box([1.0, 2.0], half_width=0.1))
+        >>> some = lin.select(["load", "flow"])
+        >>> print(some.output_names, some.mean)
+        ['load', 'flow'] [3. 4.]
+        """
+        names = self.output_names
+        rows = np.array(checks.as_indices(outputs, self.num_outputs, "outputs", names))
+        structure = OutputStructure.of_numbers([names[row] for row in rows])
+        jacobian = self.jacobian[..., rows, :]
+        return Linearization(self.loc[..., rows], jacobian, self.input, output_structure=structure)
+
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Draw vectors of the input, as `sample` does, with the outputs of the linear model."""
         deviation = self.input.sample_deviation(key, sample_shape)
@@ -355,13 +383,7 @@ class Linearization(LinearModel):
     @property
     def remarks(self) -> tuple[str, ...]:
         """A text for each output, point by point; ``""`` if exact for a linear network."""
-        remark = ""
-        if self.input.is_transformed:
-            remark = (
-                "the input is transformed: transform and network together are linearized in "
-                "standard space, so the distribution is not exact even for a linear network"
-            )
-        return (remark,) * self.loc.size
+        return (self.input.remark,) * self.loc.size
 
     def __call__(self, x: ArrayLike) -> Array:
         r"""Evaluate the linear surrogate :math:`m + J (x - \mu)`.
