@@ -318,11 +318,11 @@ def _standard_normal(like: dist.Distribution) -> dist.Normal:
 
 def from_family(family: Any, shape: Shape) -> FromNormalScores:
     """The step from normal scores to values of a univariate family, broadcast to this shape."""
-    moments = mean_and_standard_deviation(family)
-    mean, sd = (jnp.broadcast_to(part, shape) for part in moments)
+    each = _entrywise(family, shape)
+    mean, sd = (jnp.broadcast_to(part, shape) for part in mean_and_standard_deviation(family))
     if checks.is_concrete(mean, sd):
         parameter_checks.warn_of_rounding(np.asarray(mean), np.asarray(sd))
-    return FromNormalScores(_entrywise(family, shape), mean, sd)
+    return FromNormalScores(each, mean, sd)
 
 
 def _has_quantiles_entrywise(family: Any) -> bool:

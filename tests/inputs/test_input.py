@@ -229,7 +229,7 @@ def test_bad_traced_values_give_nan():
             Input.normal(zeros, x),
             Input.normal(zeros, covariance_matrix=x * unit),
             Input.triangular(zeros, x),
-            Input.trapezoidal(zeros, 1.0, 3.0 + x, 4.0),
+            nuq.linearize(lambda y: y, Input.trapezoidal(zeros, 3.0, 3.0 + x, 4.0)),
         ]
         bent = Input.normal(zeros, scale_tril=[[1.0, x], [0.0, 1.0]])
         return jnp.stack([*(f.variance for f in found), bent.variance[:1] * jnp.ones(2)])
@@ -298,12 +298,18 @@ ERRORS = (
     (lambda: BOX.sample(0), r"key must be a JAX random key, got int 0; pass one key, such as jax"),
     (lambda: Input.from_samples([[0.0], [np.nan]]), r"draws must .*, got nan at index \(1, 0\)"),
     (
-        lambda: Input.triangular(np.zeros(2), 1.0, mode=np.array([0.5, 0.4])),
-        r"must be symmetric, got \[0.0, 0.4.*\] at index \(1,\).* icdf of your own",
+        lambda: Input.triangular(np.zeros(2), 1.0, mode=np.array([0.5, 1.4])),
+        r"must have ends that do not decrease, got \[0.0, 1.39.*\] at index \(1,\); pass low, mode",
+    ),
+    (lambda: Input.arcsine([1.0], 0.0), "arcsine inputs must have ends that do not decrease"),
+    (lambda: Input.student_t([1.0], -1.0, 5), "scale must not be negative"),
+    (
+        lambda: nuq.linearize(lambda x: x, Input.student_t([1.0], 1.0, 2)),
+        r"f must have a finite variance to be linearized, got StudentT, .* monte_carlo",
     ),
     (
-        lambda: Input.trapezoidal([0.0], 1.0, 2.0, 4.0),
-        r"trapezoidal input must be symmetric, got \[0.0, 1.0, 2.0, 4.0\].* put start and stop in",
+        lambda: Input.curvilinear_trapezoidal([0.0], 1.0, 2.0),
+        "inexactness must not exceed half_width, got 2.0 and 1.0",
     ),
     (lambda: Input.trapezoidal([0.0], 3.0, 1.0, 4.0), "must have ends that do not decrease"),
     (lambda: Input.triangular(0.0, 1.0), "got scalars; pass arrays"),
