@@ -66,7 +66,10 @@ def test_normal_part_of_less_than_full_rank(x64):
     ("arguments", "message"),
     [
         (([0.0, 0.0], [1.0, 1.0]), r"weights must have shape \(\.\.\., d, n\)"),
-        (([0.0] * 3, np.ones((2, 2)), np.eye(2)), r"loc must have shape \(\.\.\., 2\), .* got \(3,\)"),
+        (
+            ([0.0] * 3, np.ones((2, 2)), np.eye(2)),
+            r"loc must have shape \(\.\.\., 2\), .* got \(3,\)",
+        ),
         (([1e300, 0.0], np.float32(WEIGHTS)), r"loc must be at most 3.4e\+38 .* got 1e\+300"),
         (([0.0, 0.0], np.ones((2, 1))), "must have at least as many columns together as rows"),
         (([0.0, 0.0], np.ones((2, 2))), "got outputs 0, 1, which are linearly dependent"),
