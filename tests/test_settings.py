@@ -301,6 +301,7 @@ def test_tables_and_figures(name):
     plots.plot_sensitivity(own)
 
 
+@pytest.mark.slow
 @pytest.mark.viz
 @pytest.mark.parametrize("precision", ["float64"], indirect=True)
 def test_float32_where_float64_is_the_default():
