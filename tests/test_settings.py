@@ -301,6 +301,28 @@ def test_tables_and_figures(name):
     plots.plot_sensitivity(own)
 
 
+@pytest.mark.slow
+@pytest.mark.viz
+@pytest.mark.parametrize("precision", ["float64"], indirect=True)
+def test_float32_where_float64_is_the_default():
+    """Python's numbers, alone and in lists, do not widen what has a type."""
+    lin, y = model("linear", "float32"), [0.5, 0.1]
+    corrected = lin.corrected(nuq.paired_draws(network, lin, KEY, 300, **NO_BAR))
+    copula = lin.gaussian_copula([0.1, 0.1])
+    found = [copula.log_prob(y), copula.condition([0], [0.2]).log_prob([0.1])]
+    for own in (lin, corrected):
+        marginals, joint = own.marginals(), own.joint([0.1, 0.1])
+        found += [marginals.log_prob(y), marginals.icdf([[0.1], [0.9]]), own.covariance]
+        found += [joint.log_prob(y), joint.condition([0], [0.2]).log_prob([0.1])]
+        found += [own.input_posterior(y, 0.1).mean]
+        diagnostics.summary(own, corrected.pairs, quantiles=[0.1], **NO_BAR)
+    check(found)
+    assert {part.dtype.name for part in found} == {"float32"}
+    diagnostics.to_datatree(lin, corrected.pairs, key=KEY, num_analytic_draws=100, **NO_BAR)
+    wide = nuq.LinearizedJoint(lin.loc, jnp.eye(2, dtype="float32"), [[0.1, 0.0], [0.0, 0.1]])
+    check(wide.log_prob(lin.loc))
+
+
 def program(kind, y):
     shift = numpyro.sample("shift", dist.Normal(0.0, 1.0))
     linear = nuq.linearize(lambda x: network(x) + shift, mixed_input(numbers().dtype.name))

@@ -1,5 +1,6 @@
 """Checks of arguments: a message says the name, what was expected, what came, and the remedy."""
 
+import contextlib
 import functools
 import importlib
 import operator
@@ -63,11 +64,23 @@ def as_numeric(name: str, value: ArrayLike) -> ArrayLike:
     return value
 
 
+def in_type(value: Any, dtype: Any) -> Any:
+    """Return Python's numbers, and lists of them, in this type; all else has a type of its own."""
+    leaves = jax.tree.leaves(value) if isinstance(value, list | tuple) else [value]
+    if leaves and all(type(leaf) in {bool, int, float} for leaf in leaves):
+        # A ragged list stays a list, which `as_numeric` rejects with the name of the argument.
+        with contextlib.suppress(ValueError, TypeError):
+            return np.asarray(value, dtype)
+    return value
+
+
 def float_dtype(*values: object) -> jnp.dtype:
     """Return the dtype that JAX promotion gives to `values`, at least JAX's default float."""
     # Integers change no type of floats. Strict promotion would refuse them.
     floats = [value for value in values if jnp.issubdtype(jnp.result_type(value), jnp.floating)]
-    return jnp.result_type(*floats or [float])
+    # The parts are then converted, which strict promotion allows.
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.result_type(*floats or [float])
 
 
 def at_least_single(*values: object) -> jnp.dtype:

@@ -86,7 +86,9 @@ def in_padded_chunks(function: Callable[..., Any], *arrays: NDArray[Any], size: 
     parts = []
     for start in range(0, count, size):
         rows = np.minimum(np.arange(start, start + size), count - 1)
-        parts.append(function(*(jnp.asarray(array[rows]) for array in arrays)))
+        # Rows in float64 go to distributions of any type.
+        with jax.numpy_dtype_promotion("standard"):
+            parts.append(function(*(jnp.asarray(array[rows]) for array in arrays)))
 
     def joined(*same: Any) -> NDArray[np.float64]:
         return np.concatenate([np.asarray(part, np.float64) for part in same])[:count]

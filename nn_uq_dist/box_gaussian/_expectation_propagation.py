@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from nn_uq_dist.basics.row_algebra import gram, matmul, matvec
+from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.box_gaussian._gaussian_part import Gaussian, Problem, Sites, gaussian
 
 _MOST_PASSES = 60
@@ -162,15 +162,8 @@ class _State(NamedTuple):
 
 def fixed_point(problem: Problem) -> FixedPoint:
     """Iterate from sites with the variance of the uniforms."""
-    target, weights, covariance, start = problem
-    shape, dtype = (*target.shape[:-1], weights.shape[-1]), target.dtype
-    reduced, square = problem, None
-    if problem.by_inputs:
-        if weights.ndim == 2 and weights.shape[-1] < weights.shape[-2]:
-            # Passes see of many outputs no more than there are inputs.
-            basis, triangle = jnp.linalg.qr(weights)
-            reduced = Problem(matmul(target, basis), triangle, covariance, start)
-        square = gram(reduced.weights.mT)
+    covariance = problem.covariance
+    shape, dtype = problem.start.shape, problem.target.dtype
     zeros = jnp.zeros(shape, dtype)
 
     def waiting(state: _State) -> Array:
@@ -181,7 +174,7 @@ def fixed_point(problem: Problem) -> FixedPoint:
         return (state.number < _MOST_PASSES) & jnp.any(waiting(state))
 
     def one_pass(state: _State) -> _State:
-        distribution = gaussian(reduced, state.sites, state.offset, square)
+        distribution = gaussian(problem, state.sites, state.offset)
         step, change = _step(problem, state.sites, _cavity(distribution, state.sites))
         error = jnp.max(jnp.abs(change), axis=(0, -1))
         # Damp only where passes oscillate: a site that an early pass made far too narrow widens
@@ -218,7 +211,7 @@ def fixed_point(problem: Problem) -> FixedPoint:
             jnp.zeros(shape[:-1], bool),
         ),
     )
-    distribution = gaussian(problem, found.sites, found.offset, square)
+    distribution = gaussian(problem, found.sites, found.offset)
     rounding = float(jnp.finfo(dtype).eps) * jnp.abs(
         distribution.log_determinant + distribution.quadratic
     )
@@ -256,7 +249,7 @@ def _is_outside(problem: Problem, distribution: Gaussian) -> Array:
     Along some directions a normal part of less than full rank has no share, up to rounding. There
     its quadratic form, one over nothing, is noise of either sign: log densities of 6e14 came of it.
     """
-    target, weights, covariance, _ = problem
+    target, weights, covariance = problem[:3]
     direction = distribution.residual
     reach = jnp.sum(jnp.abs(matvec(weights.mT, direction)), axis=-1)
     is_beyond = jnp.sum(direction * target, axis=-1) > reach

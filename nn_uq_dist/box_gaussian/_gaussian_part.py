@@ -4,18 +4,20 @@ With sites :math:`\exp(-\tau_k u_k^2/2 + \nu_k u_k)` and outputs :math:`b = A u 
 :math:`e \sim N(0, C)`, everything follows from one factorization, of the smaller of two matrices:
 
 - :math:`P = A^T A + T`, of the size of the inputs, in units of the normal part, so that
-  :math:`C = I`: then sites may be zero, and small noise costs no digits;
+  :math:`C = I`: then sites may be zero, and small noise costs no digits. It is formed along the
+  singular vectors of `A`, largest first: squares of 1e4, for noise of 1e-4, would round the sites
+  away where some direction of the inputs moves no output;
 - :math:`S = A T^{-1} A^T + C`, of the size of the outputs, which needs no normal part.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
 
 from nn_uq_dist.basics.checks import refused
-from nn_uq_dist.basics.row_algebra import gram, matmul, matvec, solve_lower
+from nn_uq_dist.basics.row_algebra import joined, matmul, matvec, norm, solve_lower
 
 # The passes are a loop of unknown length.
 undifferentiated = refused(
@@ -23,6 +25,23 @@ undifferentiated = refused(
     "values and parameters that are not differentiated; use finite differences, or log_prob, "
     "which has gradients"
 )
+
+
+class Directions(NamedTuple):
+    """Singular values, largest first, and vectors of the weights.
+
+    Attributes
+    ----------
+    scale : Array, shape (..., n)
+    right : Array, shape (..., n, n)
+        A row for each direction of the uniforms.
+    target : Array, shape (..., n)
+        The target along the directions of the outputs.
+    """
+
+    scale: Array
+    right: Array
+    target: Array
 
 
 class Problem(NamedTuple):
@@ -38,17 +57,30 @@ class Problem(NamedTuple):
         Of the normal part, with as many axes as the weights: the identity if ``n <= d``.
     start : Array, shape (..., n)
         Uniforms from which means are counted.
+    directions : Directions or None
+        Those of a factorization of the size of the inputs; one without is of that of the outputs.
     """
 
     target: Array
     weights: Array
     covariance: Array | None
     start: Array
+    directions: Directions | None = None
 
     @property
     def by_inputs(self) -> bool:
         """Whether the factorization is of the size of the inputs."""
-        return self.covariance is not None and self.weights.shape[-1] <= self.weights.shape[-2]
+        return self.directions is not None
+
+    @property
+    def of_points(self) -> tuple[Any, ...]:
+        """What differs from point to point of one distribution."""
+        return self.target, self.start, self.directions and self.directions.target
+
+    def at(self, target: Array, start: Array, along: Array | None) -> "Problem":
+        """The same distribution at other points."""
+        own = self.directions and self.directions._replace(target=along)
+        return self._replace(target=target, start=start, directions=own)
 
 
 class Sites(NamedTuple):
@@ -131,14 +163,12 @@ def whitened(deviation: Array, weights: Array, covariance: Array | None) -> tupl
     so no gradient flows through them.
     """
     fixed, normal = lax.stop_gradient((weights, covariance))
-    if normal is not None and weights.shape[-1] <= weights.shape[-2]:
-        factor = normal_factor(fixed, normal)
-    else:
-        total = gram(fixed) / 3.0 + (0.0 if normal is None else normal)
-        # Any triangular matrix with a positive diagonal will do.
-        nudge = 4.0 * float(jnp.finfo(total.dtype).eps) * jnp.diagonal(total, axis1=-2, axis2=-1)
-        identity = jnp.eye(total.shape[-1], dtype=total.dtype)
-        factor = jnp.linalg.cholesky(total + nudge[..., None] * identity)
+    by_inputs = normal is not None and weights.shape[-1] <= weights.shape[-2]
+    factor = None if normal is None else normal_factor(fixed, normal)
+    if not by_inputs:
+        # By columns: the covariance itself does not hold the noise of outputs that repeat others.
+        columns = fixed / math.sqrt(3.0)
+        factor = _triangular(joined([columns, factor]))
     shape, size = batch_shape(deviation, weights, covariance), weights.shape[-1]
     weights = solve_lower(factor, weights)
     if covariance is not None:
@@ -149,35 +179,50 @@ def whitened(deviation: Array, weights: Array, covariance: Array | None) -> tupl
         target = solve_lower(factor, deviation[..., None])[..., 0]
         target, weights = _for_each(shape, target, 1), _for_each(shape, weights, 2)
         covariance = None if covariance is None else _for_each(shape, covariance, 2)
-    start = jnp.zeros((*target.shape[:-1], size), target.dtype)
-    if covariance is not None and size == deviation.shape[-1]:
-        start, rest = _ridge_solution(*lax.stop_gradient((target, weights)))
-        # The value of what is left, with the slope of the target.
-        target = rest + (target - lax.stop_gradient(target))
+    problem = Problem(
+        target, weights, covariance, jnp.zeros((*target.shape[:-1], size), target.dtype)
+    )
     constant = log_diagonal(factor) + 0.5 * deviation.shape[-1] * math.log(2.0 * math.pi)
-    return Problem(target, weights, covariance, start), jnp.broadcast_to(constant, shape).ravel()
+    return (
+        _from_ridge_solution(problem) if by_inputs else problem,
+        jnp.broadcast_to(constant, shape).ravel(),
+    )
 
 
-def _ridge_solution(target: Array, weights: Array) -> tuple[Array, Array]:
-    r"""Uniforms :math:`x` nearest to a target ``b``, and what they leave of it, without difference.
+def _triangular(columns: Array) -> Array:
+    """A lower triangular factor, its diagonal positive, of the product with the transpose."""
+    factor = jnp.linalg.qr(columns.mT, mode="r").mT
+    diagonal = jnp.diagonal(factor, axis1=-2, axis2=-1)
+    least = 4.0 * float(jnp.finfo(columns.dtype).eps) * norm(columns)
+    identity = jnp.eye(columns.shape[-2], dtype=bool)
+    sized = jnp.maximum(jnp.abs(diagonal), least)
+    return jnp.where(identity, sized[..., None], factor * jnp.sign(diagonal)[..., None, :])
 
-    With :math:`y = (A A^T/3 + I)^{-1} b` these are :math:`x = A^T y/3` and :math:`b - A x = y`. As
-    many outputs as inputs with noise at rounding level are large numbers in units of the noise,
-    whose difference, zero but for rounding, would be tens of nats.
+
+def _from_ridge_solution(problem: Problem) -> Problem:
+    r"""Uniforms :math:`x` nearest to the target ``b`` as the start, and what they leave of it.
+
+    Along a direction of scale `s` these are ``x = s b / (s^2 + 3)`` and ``b - s x = b / (s^2/3 +
+    1)``. Noise at rounding level makes `b` and `s` large numbers, whose difference, zero but for
+    rounding, would be tens of nats.
     """
-    total = gram(weights) / 3.0
-    identity = jnp.eye(total.shape[-1], dtype=total.dtype)
-    nudge = 4.0 * float(jnp.finfo(total.dtype).eps) * jnp.diagonal(total, axis1=-2, axis2=-1)
-    factor = jnp.linalg.cholesky(total + (1.0 + nudge)[..., None] * identity)
-    left, start, rest = target, jnp.zeros_like(target), jnp.zeros_like(target)
+    target, weights = lax.stop_gradient(problem[:2])
+    left, scale, right = jnp.linalg.svd(weights, full_matrices=False)
+    share = scale**2 / 3.0 + 1.0
+    over, start, along = target, problem.start, jnp.zeros_like(problem.start)
+    outside = target
     # The second time takes away what rounding, which the condition multiplies, has left.
     for _ in range(2):
-        half = solve_lower(factor, left.T if factor.ndim == 2 else left[..., None])
-        step = solve_lower(factor, half, transposed=True)
-        step = step.T if factor.ndim == 2 else step[..., 0]
-        start, rest = start + matvec(weights.mT, step) / 3.0, rest + step
-        left = target - matvec(weights, start) - rest
-    return start, rest
+        found = matvec(left.mT, over)
+        start = start + matvec(right.mT, scale / share * found) / 3.0
+        along = along + found / share
+        # Nothing, and not its rounding, if there are as many outputs as directions.
+        outside = 0.0 * over if left.shape[-2] == left.shape[-1] else over - matvec(left, found)
+        over = target - matvec(weights, start) - matvec(left, along)
+    rest = matvec(left, along) + outside
+    # The value of what is left, with the slope of the target.
+    moved = rest + (problem.target - target)
+    return problem._replace(target=moved, start=start, directions=Directions(scale, right, along))
 
 
 def batch_shape(deviation: Array, weights: Array, covariance: Array | None) -> tuple[int, ...]:
@@ -191,7 +236,7 @@ def _for_each(shape: tuple[int, ...], part: Array, rank: int) -> Array:
     return jnp.broadcast_to(part, (*shape, *own)).reshape(-1, *own)
 
 
-def gaussian(problem: Problem, sites: Sites, near: Array, square: Array | None = None) -> Gaussian:
+def gaussian(problem: Problem, sites: Sites, near: Array) -> Gaussian:
     """The normal distribution of the uniforms under these sites.
 
     Parameters
@@ -201,19 +246,19 @@ def gaussian(problem: Problem, sites: Sites, near: Array, square: Array | None =
     near : Array, shape (..., n)
         Numbers near the offset, such as that of the last pass: it is found as a difference from
         them, so that no large numbers cancel where outputs determine it.
-    square : Array, shape (..., n, n), optional
-        ``A^T A`` by inputs.
     """
-    target, weights, covariance, start = problem
+    target, weights, covariance, start, directions = problem
     precision, slope = sites
-    if problem.by_inputs:
-        square = gram(weights.mT) if square is None else square
-        identity = jnp.eye(weights.shape[-1], dtype=target.dtype)
-        factor = jnp.linalg.cholesky(square + precision[..., None] * identity)
-        root = solve_lower(factor, jnp.broadcast_to(identity, factor.shape))
-        right = matvec(weights.mT, target - matvec(weights, near))
-        right = right + slope - precision * (start + near)
-        offset = near + matvec(root.mT, matvec(root, right))
+    if directions is not None:
+        scale, right, along = directions
+        identity = jnp.eye(scale.shape[-1], dtype=scale.dtype)
+        turned = matmul(right * precision[..., None, :], right.mT)
+        factor = jnp.linalg.cholesky(turned + (scale * scale)[..., None] * identity)
+        root = solve_lower(factor, jnp.broadcast_to(right, factor.shape))
+        pull = scale * (along - scale * matvec(right, near))
+        pull = pull + matvec(right, slope - precision * (start + near))
+        half = solve_lower(factor, pull[..., None])[..., 0]
+        offset = near + matvec(root.mT, half)
         cavity = jnp.maximum(1.0 / jnp.sum(root * root, axis=-2) - precision, 0.0)
         residual = target - matvec(weights, offset)
         quadratic = jnp.sum(residual * residual, axis=-1)

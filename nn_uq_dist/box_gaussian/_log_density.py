@@ -134,11 +134,7 @@ def _by_blocks[Result](function: Callable[[Problem], Result], problem: Problem) 
     if problem.weights.ndim > 2:
         return in_chunks(function, problem, size=size)
     # One distribution for all.
-    return in_chunks(
-        lambda part: function(problem._replace(target=part[0], start=part[1])),
-        (problem.target, problem.start),
-        size=size,
-    )
+    return in_chunks(lambda part: function(problem.at(*part)), problem.of_points, size=size)
 
 
 @jax.custom_jvp

@@ -56,7 +56,7 @@ class Parameters(NamedTuple):
 
     def deviation(self, value: Array) -> Array:
         """Differences from the means, in the units of the weights."""
-        return (value - self.loc) / self.unit
+        return (value.astype(self.loc.dtype) - self.loc) / self.unit
 
     def log_density(self, value: Array) -> Array:
         """Log density at outputs."""
@@ -69,7 +69,7 @@ class Parameters(NamedTuple):
             limit = limit + math.sqrt(2.0) * scale * math.sqrt(jnp.finfo(self.loc.dtype).max)
         beyond = jnp.abs(self.deviation(value)) > limit
         # Replaced first: infinite differences would give NaN, in derivatives as well.
-        value = jnp.where(beyond, self.loc, value)
+        value = jnp.where(beyond, self.loc, value.astype(self.loc.dtype))
         logs = log_evidence(self.deviation(value), self.weights, covariance)
         logs = logs - jnp.sum(jnp.log(self.unit), axis=-1)
         is_zero = jnp.any(beyond, axis=-1) & ~jnp.isnan(logs)
@@ -173,7 +173,7 @@ class BoxGaussianDistribution(Distribution):
 
     def _arrays(self, *values: Array) -> tuple[Array, Array, Array | None]:
         """Parameters of one type, that of the distribution or what `values` have with it."""
-        dtype = jnp.result_type(self._dtype, *values)
+        dtype = checks.float_dtype(self._dtype, *values)
         given = self.loc, self.weights, self.normal_weights
         arrays: tuple[Array, Array, Array | None] = jax.tree.map(
             lambda part: jnp.asarray(part, dtype), given

@@ -4,6 +4,7 @@ import abc
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -96,9 +97,11 @@ class JointDistribution(Distribution):
         return jnp.broadcast_to(as_output_distribution(self.marginals).variance, self.shape())
 
 
-def fitting_value(value: ArrayLike, shape: tuple[int, ...]) -> Array:
+def fitting_value(value: ArrayLike, distribution: Distribution) -> Array:
     """A value that broadcasts against ``batch_shape + event_shape``, or an error."""
     remedy = "pass one entry per output; for some outputs use marginalize(indices)"
+    shape = distribution.shape()
+    value = checks.in_type(value, distribution._dtype)  # noqa: SLF001 (of this package's classes)
     return jnp.asarray(checks.as_vectors("value", value, "N_y", shape[-1], remedy, shape[:-1]))
 
 
@@ -133,6 +136,7 @@ def observed_outputs(
             f"use log_prob for the density of all outputs"
         )
     marginals = batch_entries(marginals, (..., observed))
+    values = checks.in_type(values, checks.at_least_single(*jax.tree.leaves(marginals)))
     if np.ndim(values) == 0 and len(observed) == 1:
         values = jnp.asarray(checks.as_numeric("values", values))[None]
     remedy = f"pass as many values as indices, which are {observed}"

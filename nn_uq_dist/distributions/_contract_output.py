@@ -15,7 +15,7 @@ from jax import Array, lax
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics.checks import as_numeric, require_probabilities
+from nn_uq_dist.basics.checks import as_numeric, in_type, require_probabilities
 from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.normal_tails import score_from_log_tails
 from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
@@ -170,17 +170,14 @@ class OutputDistribution(Distribution):
 
     def _fitting(self, name: str, value: ArrayLike) -> Any:
         """The argument of a method as an array that broadcasts against ``batch_shape``."""
-        given = as_numeric(name, value)
+        given = as_numeric(name, in_type(value, self._dtype))
         # NumPy compiles nothing, whatever the shapes are.
         array: Any = given
-        # A Python number has no type of its own; a NumPy float64, although a float, has one.
-        if type(given) in {bool, int, float}:
-            array = np.asarray(given, self._dtype)
-        elif not isinstance(given, np.ndarray):
-            array = jnp.asarray(given)
-        else:
+        if isinstance(given, np.ndarray):
             # As JAX would: in double precision values near an edge would be beyond it.
             array = given.astype(jax.dtypes.canonicalize_dtype(given.dtype), copy=False)
+        else:
+            array = jnp.asarray(given)
         try:
             jnp.broadcast_shapes(array.shape, self.batch_shape)
         except ValueError as error:
@@ -205,7 +202,7 @@ class OutputDistribution(Distribution):
             If a known ``q`` is not in [0, 1]; a traced one gives NaN.
         """
         require_probabilities("q", q)
-        return self.from_normal_score(ndtri(jnp.asarray(q)))
+        return self.from_normal_score(ndtri(jnp.asarray(in_type(q, self._dtype))))
 
     def coverage_interval(self, probability: float = 0.95) -> Array:
         """Shortest interval with this probability, shape ``(2,) + batch_shape``.

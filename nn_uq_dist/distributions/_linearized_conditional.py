@@ -93,7 +93,7 @@ class LinearizedConditional(BoxGaussianDistribution):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density: that of all outputs minus that of the known ones."""
-        return _log_density(self, fitting_value(value, self.shape()))
+        return _log_density(self, fitting_value(value, self))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""

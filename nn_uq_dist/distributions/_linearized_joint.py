@@ -117,7 +117,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density by expectation propagation; ``-inf`` outside of the support."""
-        return _log_density(self, fitting_value(value, self.shape()))
+        return _log_density(self, fitting_value(value, self))
 
     def log_prob_correction(self, value: ArrayLike) -> Array:
         """What the next order of the expansion adds to `log_prob`: an estimate of its error.
@@ -145,7 +145,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         >>> print(f"{joint.log_prob([1.5]):.3f} {joint.log_prob_correction([1.5]):.3f}")
         -1.995 -0.097
         """
-        deviation, own = _deviation(self, fitting_value(value, self.shape()))
+        deviation, own = _deviation(self, fitting_value(value, self))
         return second_order(deviation, own.weights, own.covariance)
 
     @property
@@ -163,7 +163,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores by quadrature over conditional densities: 48 densities for each output."""
-        deviation, own = _deviation(self, fitting_value(value, self.shape()))
+        deviation, own = _deviation(self, fitting_value(value, self))
         weights, covariance = own.weights, own.covariance
         shape = jnp.broadcast_shapes(deviation.shape, self.shape())
         deviation = jnp.broadcast_to(deviation, shape)

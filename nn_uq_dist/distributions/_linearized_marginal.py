@@ -151,14 +151,14 @@ class LinearizedMarginal(OutputDistribution):
         if runs_in_numpy(given, self.loc):
             with np.errstate(invalid="ignore", over="ignore"):
                 return np.asarray(given, dtype) - np.asarray(self.loc, dtype)
-        return jnp.asarray(given).astype(dtype) - self.loc
+        return jnp.asarray(given).astype(dtype) - jnp.asarray(self.loc, dtype)
 
     def _shifted(self, deviation: Array) -> Array:
         """``loc + deviation``."""
+        dtype = checks.float_dtype(self.loc, deviation)
         if runs_in_numpy(deviation, self.loc):
-            loc = np.asarray(self.loc, jnp.result_type(self.loc, deviation))
-            return as_jax(loc + np.asarray(deviation))
-        return jnp.asarray(self.loc) + deviation
+            return as_jax(np.asarray(self.loc, dtype) + np.asarray(deviation))
+        return jnp.asarray(self.loc, dtype) + deviation.astype(dtype)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:

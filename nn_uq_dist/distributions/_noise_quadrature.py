@@ -169,7 +169,7 @@ def _linear_part(base: OutputDistribution) -> tuple[OutputDistribution, Any, Arr
     if isinstance(base, CorrectedMarginal):
         distribution, transform = base.base, base.transform
     if not isinstance(distribution, LinearizedMarginal):
-        return distribution, transform, jnp.zeros(()), jnp.ones(())
+        return distribution, transform, jnp.asarray(0.0), jnp.asarray(1.0)
     loc: Any = jnp.asarray(distribution.loc)
     center, own = transform(loc), binary_unit(distribution.standard_deviation)
     unit = own

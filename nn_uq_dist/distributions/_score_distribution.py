@@ -123,7 +123,7 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
         return from_normal_score(self.marginals, scores), [[scores, None]]
 
     def _fitting(self, value: ArrayLike) -> Array:
-        array = fitting_value(value, self.shape())
+        array = fitting_value(value, self)
         return jnp.broadcast_to(array, jnp.broadcast_shapes(array.shape, self.shape()))
 
     @validate_sample
@@ -165,7 +165,7 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
         ValueError
             If `q` does not broadcast, or a known one is not in [0, 1]; a traced one gives NaN.
         """
-        q = checks.as_numeric("q", q)
+        q = checks.as_numeric("q", checks.in_type(q, self._dtype))
         checks.require_probabilities("q", q)
         checks.broadcast_shapes(
             "q must broadcast against batch_shape + event_shape",

@@ -240,7 +240,7 @@ def output_noise(
     """
     scale = columns = None
     if noise_scale is not None:
-        given = checks.as_numeric("noise_scale", noise_scale)
+        given = checks.as_numeric("noise_scale", checks.in_type(noise_scale, like.dtype))
         wide = checks.broadcast_shapes(
             "noise_scale must broadcast against the outputs (..., N_y)",
             noise_scale=np.shape(given),
@@ -250,7 +250,8 @@ def output_noise(
         given = parameter_checks.as_scales("noise_scale", given, shape[-1], remedy, "the outputs")
         scale = _placed(given, given, like, wide)
     if noise_covariance is not None:
-        given = checks.as_finite("noise_covariance", noise_covariance)
+        given = checks.in_type(noise_covariance, like.dtype)
+        given = checks.as_finite("noise_covariance", given)
         remedy = "for independent noise use noise_scale"
         matrix = parameter_checks.as_covariance("noise_covariance", given, shape[-1], remedy)
         root = covariance_root(matrix)

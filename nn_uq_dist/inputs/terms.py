@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
+from nn_uq_dist.basics.checks import float_dtype
 from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import (
@@ -197,7 +198,7 @@ def deviation(uniform: Array, normal: Array, mean: Array, terms: Terms) -> Array
         values = jnp.broadcast_to(values, (*lead, stop - start))
         return term.factor * values if term.is_diagonal else matvec(term.factor, values)
 
-    dtype = jnp.result_type(mean, uniform, normal)
+    dtype = float_dtype(mean, uniform, normal)
     return _combined(terms, part, jnp.zeros((*lead, mean.shape[-1]), dtype))
 
 

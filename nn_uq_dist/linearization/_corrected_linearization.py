@@ -145,10 +145,15 @@ class CorrectedLinearization(LinearModel):
         there are too few pairs for that, it is the plain one. It is not necessarily positive
         definite. With traced values the correlation is that of the linearization.
         """
-        return in_squared_units(self._own_correlation, self.marginals().standard_deviation)
+        scale, matrix = self._spread()
+        return in_squared_units(matrix, scale)
 
     def _spread(self) -> tuple[Array, Array]:
-        return self.marginals().standard_deviation, self._own_correlation
+        scale, matrix = self.marginals().standard_deviation, self._own_correlation
+        # A constant output has no correlation, and the width of its distribution is arbitrary.
+        is_constant = jnp.isnan(jnp.diagonal(matrix, axis1=-2, axis2=-1))
+        either = is_constant[..., None] | is_constant[..., None, :]
+        return jnp.where(is_constant, 0, scale), jnp.where(either, 0, matrix)
 
     @property
     def _own_correlation(self) -> Array:
@@ -160,7 +165,8 @@ class CorrectedLinearization(LinearModel):
             matrix = paired_statistics(self.pairs).correlation_matrix
             if np.isnan(matrix).any():
                 network = np.asarray(usable_pairs(self.pairs)[0], np.float64)
-                network = network.reshape(len(network), *matrix.shape[:-1])
+                # From the first draw on: equal draws are zero, not a rounding of their mean.
+                network = (network - network[0]).reshape(len(network), *matrix.shape[:-1])
                 with np.errstate(invalid="ignore"):
                     rows = (network - network.mean(axis=0)) / network.std(axis=0)
                 plain = np.einsum("n...i,n...j->...ij", rows, rows) / len(rows)

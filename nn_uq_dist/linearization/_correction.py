@@ -64,7 +64,7 @@ def _stand_in(linearization: "Linearization", network: FloatArray) -> Array | No
     constant = np.asarray(image.is_constant)
     dtype = jnp.result_type(linearization.loc)
     loc = np.asarray(linearization.loc, np.float64)
-    spread = np.nanstd(network, axis=0).reshape(loc.shape)
+    spread = _spread(network).reshape(loc.shape)
     # An output whose linear part is lost in the rounding of its mean has no order to be mapped.
     own = np.asarray(image.standard_deviation, np.float64)
     lost = (own < _FEWEST_STEPS * float(jnp.finfo(dtype).eps) * np.abs(loc)) & (own < spread / 4)
@@ -74,6 +74,11 @@ def _stand_in(linearization: "Linearization", network: FloatArray) -> Array | No
     # An output that is constant in all draws gets a negligible width.
     spread = np.maximum(spread, 1e-6 * np.maximum(np.abs(loc), 1))
     return jnp.asarray(np.where(without, spread, 0.0), dtype)
+
+
+def _spread(network: FloatArray) -> FloatArray:
+    """Standard deviations of finite draws; of equal ones they are zero, not a rounding."""
+    return np.nanstd(network - np.nanmin(network, axis=0), axis=0)
 
 
 def require_pairs(linearization: "Linearization", pairs: Any) -> None:
@@ -143,15 +148,15 @@ def correction(
     count = pairs.num_samples
     network = np.asarray(pairs.network, np.float64).reshape(count, -1)
     finite = np.isfinite(network)
-    require_enough(finite.sum(axis=0).min())
+    require_enough(min(finite.sum(axis=0), default=0))
     network = np.where(finite, network, np.nan)
     own_scale = _stand_in(linearization, network)
     distribution = linearization.marginals(own_scale)
     # Quantiles of the deviations, as those far from zero have few digits.
-    deviation = linearization.moved(-linearization.loc, jnp.zeros(())).marginals(own_scale)
+    deviation = linearization.moved(-linearization.loc, 0.0).marginals(own_scale)
     moments = (distribution.mean, distribution.standard_deviation, deviation.mean)
     mean, sd, shift = (np.asarray(part, np.float64).ravel() for part in moments)
-    center, unit = np.nanmean(network, axis=0), np.nanstd(network, axis=0)
+    center, unit = np.nanmean(network, axis=0), _spread(network)
     unit = np.where(unit > 0, unit, sd)
     draws, offset, scale = (network - center) / unit, (mean - center) / unit, sd / unit
     stands_in = np.zeros(sd.size, bool) if own_scale is None else np.ravel(own_scale) > 0

@@ -55,7 +55,7 @@ class LinearFit(NamedTuple):
         if checks.is_concrete(self.rest) and not np.any(self.rest):
             return None
         columns = fewest_columns(self.rest.mT / math.sqrt(self.rest.shape[-2]))
-        return LinearImage(normal=jnp.asarray(columns))
+        return LinearImage(normal=jnp.asarray(columns, self.rest.dtype))
 
     @one_program
     def normal_share(self, standard_deviation: Array) -> Array:

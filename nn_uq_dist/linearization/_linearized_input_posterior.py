@@ -242,6 +242,7 @@ def linearized_input_posterior(
     size, remedy = model.num_outputs, "pass the observed value of each output"
     structure = model.output_structure
     given: Any = by_names("y", y, structure, each=True)
+    given = checks.in_type(given, model.mean.dtype)
     y = checks.as_vectors("y", given, "N_y", size, remedy, model.batch_shape)
     checks.require_finite("y", y, "leave the output out of the network where it is missing")
     batch_shape = np.broadcast_shapes(np.shape(y)[:-1], model.batch_shape)
@@ -372,7 +373,9 @@ def _given_uniforms(seen: LinearizedInputPosterior, mean: Array, covariance: Arr
     """Moments of the inputs by those of the uniform variables."""
     normals, uniform = _normals(seen), _columns(seen)[0]
     own = jnp.moveaxis(normals.root, -1, 0)
-    parts = [seen.input.deviation_at(jnp.zeros((*own.shape[:-1], uniform.shape[-1])), own)]
+    parts = [
+        seen.input.deviation_at(jnp.zeros((*own.shape[:-1], uniform.shape[-1]), own.dtype), own)
+    ]
     if uniform.shape[-1]:
         moved = symmetric_root(covariance)
         pushed = -matmul(normals.gain, matmul(uniform, moved))

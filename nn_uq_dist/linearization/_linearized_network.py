@@ -365,7 +365,7 @@ class Linearization(LinearModel):
         deviation = self.input.sample_deviation(key, sample_shape)
         return self.input.mean + deviation, self.loc + matvec(self.jacobian, deviation)
 
-    def moved(self, shift: Array, slopes: Array) -> "Linearization":
+    def moved(self, shift: Array, slopes: Array | float) -> "Linearization":
         """Return the model with a linear function of the input added, by its value at the mean."""
         return dataclasses.replace(self, loc=self.loc + shift, jacobian=self.jacobian + slopes)
 

@@ -349,11 +349,12 @@ def _resolved(knots: Knots, dtype: Any) -> Knots:
     x, y, slopes = knots
     eps = 2 * float(jnp.finfo(dtype).eps)
     middle = x.size // 2
-    # At zero a type would tell apart what means nothing. Half of an output may be zero altogether,
-    # or all of it: then it is as narrow as its variance allows.
-    nothing = float(jnp.finfo(dtype).tiny) ** 0.5
+    # At zero a type would tell apart what means nothing. Half of an output may be zero altogether.
+    # One that is constant is as narrow as its variance allows: a standard deviation is a sixth of
+    # the way from the middle to the outermost knot, or more, and half a gap is there.
+    nothing = 64 * float(jnp.finfo(dtype).tiny) ** 0.5
     least_x, least_y = (eps * eps * float(np.abs(part).max()) for part in (x, y))
-    at_zero = least_x, least_y or nothing
+    at_zero = least_x, nothing if y[0] == y[-1] else least_y
     upper = _outward(x[middle:], y[middle:], slopes[middle:], eps, at_zero)
     lower = _outward(-x[middle::-1], -y[middle::-1], slopes[middle::-1], eps, at_zero)
     signs = (-1, -1, 1)

@@ -151,7 +151,7 @@ def in_batches(
     from tqdm import tqdm
 
     key = threefry(key)
-    size = batch_size or min(_BATCH_SIZE, max(1, _BATCH_NUMBERS // width))
+    size = batch_size or min(_BATCH_SIZE, max(1, _BATCH_NUMBERS // max(1, width)))
     # Equal batches: the last one would be filled up by draws that nobody sees.
     size = -(-num_samples // -(-num_samples // size))
     offsets = np.arange(size, dtype=np.uint32)

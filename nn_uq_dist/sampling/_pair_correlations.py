@@ -52,7 +52,8 @@ def correlations(z: FloatArray, network: FloatArray, used: Mask, known: FloatArr
         rows = slice(start, start + _BLOCK)
         found[rows] = _of_rows(rows, products, mixed, known[rows], least)
     upper = np.triu(found, 1)
-    return upper + upper.T + np.diag(np.where(unit[:, 0] > 0, 1.0, np.nan))
+    varies = (unit > 0) & (rounding < 1)
+    return upper + upper.T + np.diag(np.where(varies[:, 0], 1.0, np.nan))
 
 
 def _of_rows(

@@ -157,6 +157,26 @@ def test_as_many_inputs_as_outputs_with_noise_at_rounding_level(size, noise, pre
     np.testing.assert_allclose(slopes[1], -20 * np.linalg.inv(weights).mT, rtol=2e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-5, 1e-9])
+def test_outputs_that_repeat_a_sum_of_two_inputs(noise, precision):
+    """Their mean has all that the inputs say; its density is of a trapezium plus noise."""
+    if precision == "float32":
+        noise = max(noise, 1e-5)  # its numbers are 1e-7 apart
+    weights = np.tile([0.7, 0.3], (3, 1)).astype(precision)
+    joint = LinearizedJoint(np.zeros(3, precision), weights, np.eye(3, dtype=precision) * noise)
+    values = np.asarray(joint.sample(KEY, (200,)))
+    exact, mean = np.float64(values), np.float64(values).mean(axis=1)
+    scale = noise / np.sqrt(3)
+    corners = np.array([1.0, 0.4, -0.4, -1.0])[:, None] + mean
+    normal = scipy.stats.norm
+    parts = corners * normal.cdf(corners / scale) + scale * normal.pdf(corners / scale)
+    logs = np.log(np.array([1, -1, -1, 1]) @ parts / (4 * 0.7 * 0.3))
+    logs -= ((exact - mean[:, None]) ** 2).sum(axis=1) / (2 * noise**2)
+    logs -= 2 * np.log(noise * np.sqrt(2 * np.pi)) + np.log(3) / 2
+    # What expectation propagation misses at the corners of two inputs with one sum.
+    np.testing.assert_allclose(joint.log_prob(values), logs, atol=0.11)
+
+
 @pytest.mark.slow
 def test_noise_of_some_outputs_alone(x64):
     """A normal part of less than full rank, and as many uniforms as outputs."""

@@ -179,6 +179,31 @@ def test_draws_of_a_float32_object_are_float32():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("constant", [0.0, 3.0, 1e-15])
+def test_a_constant_output(precision, constant):
+    box = nuq.Input.box(np.zeros(2, precision), half_width=1.0)
+    lin, pairs = pairs_of(lambda x: jnp.stack([0 * x[0] + constant, x[0] + x[1]]), box, 200)
+    corrected = lin.corrected(pairs)
+    np.testing.assert_allclose(corrected.mean[0], constant, rtol=1e-3, atol=1e-18)
+    assert 0 <= corrected.variance[0] < 1e-12
+    np.testing.assert_allclose(corrected.covariance, [[0, 0], [0, 2 / 3]], rtol=1e-3, atol=1e-12)
+    # With noise a constant is independent of all else, without it has no correlation.
+    copula = corrected.gaussian_copula([0.05, 0.0], correlation="linear")
+    np.testing.assert_allclose(copula.correlation_matrix, np.eye(2), atol=1e-12)
+    with pytest.raises(ValueError, match=r"constant output has no correlation.*noise_scale > 0"):
+        corrected.gaussian_copula([0.0, 0.05], correlation="linear")
+
+
+def test_an_empty_batch_has_draws_but_no_correction():
+    empty = nuq.Input.box(np.zeros((0, 2), np.float32), half_width=1.0)
+    assert draws_of(jnp.tanh, empty, 10).shape == (10, 0, 2)
+    lin, pairs = pairs_of(jnp.tanh, empty, 16, points="sobol")
+    assert pairs.network.shape == pairs.linear.shape == (16, 0, 2)
+    with pytest.raises(ValueError, match="pairs must hold at least 8 draws with finite outputs"):
+        lin.corrected(pairs)
+
+
+@pytest.mark.slow
 def test_dead_and_saturated_outputs_are_named():
     def net(x):
         return jnp.stack([jnp.maximum(x[0], 0.5), x[1] ** 2, jnp.float32(3.0) + 0 * x[0], x[2]])
