@@ -77,7 +77,7 @@ class Problem(NamedTuple):
         """What differs from point to point of one distribution."""
         return self.target, self.start, self.directions and self.directions.target
 
-    def at(self, target: Array, start: Array, along: Array | None) -> "Problem":
+    def at(self, target: Array, start: Array, along: Any) -> "Problem":
         """The same distribution at other points."""
         own = self.directions and self.directions._replace(target=along)
         return self._replace(target=target, start=start, directions=own)
@@ -163,12 +163,10 @@ def whitened(deviation: Array, weights: Array, covariance: Array | None) -> tupl
     so no gradient flows through them.
     """
     fixed, normal = lax.stop_gradient((weights, covariance))
-    by_inputs = normal is not None and weights.shape[-1] <= weights.shape[-2]
-    factor = None if normal is None else normal_factor(fixed, normal)
-    if not by_inputs:
-        # By columns: the covariance itself does not hold the noise of outputs that repeat others.
-        columns = fixed / math.sqrt(3.0)
-        factor = _triangular(joined([columns, factor]))
+    own = None if normal is None else normal_factor(fixed, normal)
+    by_inputs = own is not None and weights.shape[-1] <= weights.shape[-2]
+    # By columns: the covariance itself does not hold the noise of outputs that repeat others.
+    factor: Any = own if by_inputs else _triangular(joined([fixed / math.sqrt(3.0), own]))
     shape, size = batch_shape(deviation, weights, covariance), weights.shape[-1]
     weights = solve_lower(factor, weights)
     if covariance is not None:

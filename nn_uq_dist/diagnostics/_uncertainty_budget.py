@@ -1,7 +1,7 @@
 """The uncertainty budget of a linear model: what each input contributes to each output."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -66,7 +66,8 @@ def uncertainty_budget(
             density      2.0       0.0153          NaN           NaN   1.00
     """
     arguments.require_numbers("uncertainty_budget", linearization)
-    if not isinstance(linearization, Linearization) or linearization.batch_shape:
+    given: Any = linearization
+    if not isinstance(given, Linearization) or given.batch_shape:
         raise TypeError(
             f"linearization must be a Linearization without a batch, got {linearization!r}; pass "
             f"linearize(network, f), or one entry of a batch, such as linearization[0]"
@@ -84,7 +85,7 @@ def uncertainty_budget(
     totals, uncertainties = np.split(np.asarray(image.standard_deviation), [len(jacobian)])
     shares = np.asarray(image.correlation)[: len(jacobian), len(jacobian) :] ** 2
     estimates = np.asarray(own.taken(own.mean))
-    found = {}
+    found: dict[tuple[str, str], Any] = {}
     for j, output in enumerate(outputs):
         each = estimates, uncertainties, sensitivities[j], sensitivities[j] * uncertainties
         table = np.stack([*each, shares[j]], axis=1)

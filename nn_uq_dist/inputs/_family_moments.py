@@ -67,6 +67,4 @@ def _by_quadrature(family: Any, otherwise: tuple[Array, Array] | None) -> tuple[
     last = jnp.maximum(squares[0], squares[-1])
     reaches = jnp.isfinite(variance) & (last <= _LAST_SHARE * variance)
     others = (jnp.inf, jnp.inf) if otherwise is None else otherwise
-    found = mean, jnp.sqrt(variance)
-    first, second = (jnp.where(reaches, *pair) for pair in zip(found, others, strict=True))
-    return first, second
+    return jnp.where(reaches, mean, others[0]), jnp.where(reaches, jnp.sqrt(variance), others[1])

@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+
 ROOT = Path(__file__).parents[2]
 # All pages of text that GitHub shows.
 MARKDOWN = sorted(
@@ -82,15 +84,18 @@ def run_page(page: Path) -> dict[str, Any]:
     Blocks with PyTorch, where that is not installed, have left what the next ones need in a file.
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks(page.read_text("utf-8")):
-        absent = block.missing()
-        if "torch" in absent:
-            continue
-        assert not absent, f"{absent} not installed: pip install --group tests"
-        printed = block.run(page, namespace)
-        assert bool(printed.strip()) == (block.shown is not None), printed
-        if block.shown is not None:
-            assert_same_output(printed, block.shown)
+    try:
+        for block in blocks(page.read_text("utf-8")):
+            absent = block.missing()
+            if "torch" in absent:
+                continue
+            assert not absent, f"{absent} not installed: pip install --group tests"
+            printed = block.run(page, namespace)
+            assert bool(printed.strip()) == (block.shown is not None), printed
+            if block.shown is not None:
+                assert_same_output(printed, block.shown)
+    finally:
+        jax.config.update("jax_enable_x64", False)  # a page may have switched
     return namespace
 
 
