@@ -34,8 +34,8 @@ def uncertainty_budget(
     Returns
     -------
     pandas.DataFrame
-        A row for each input of each output, in the units of the network, and one for the output
-        itself. Columns ``estimate``, ``uncertainty`` (standard deviations :math:`u_k`),
+        A row for each input of each output, in the units of the network, and one, ``combined``,
+        for the output. Columns ``estimate``, ``uncertainty`` (standard deviations :math:`u_k`),
         ``sensitivity`` (derivatives :math:`c_k`), ``contribution`` (:math:`c_k u_k`) and
         ``share``, the squared correlation of output and input: of independent inputs the share of
         the variance, and they sum to 1. It prints in 80 columns, and is a table in notebooks.
@@ -58,12 +58,12 @@ def uncertainty_budget(
     >>> import nn_uq_dist as nuq
     >>> f = {"mass": dist.Normal(2.0, 0.01), "volume": dist.Uniform(0.99, 1.01)}
     >>> lin = nuq.linearize(lambda x: {"density": x["mass"] / x["volume"]}, f)
-    >>> print(nuq.diagnostics.uncertainty_budget(lin).round(4))
-                    estimate  uncertainty  sensitivity  contribution  share
+    >>> print(nuq.diagnostics.uncertainty_budget(lin).round(2))
+                      estimate  uncertainty  sensitivity  contribution  share
     output  input
-    density mass         2.0       0.0100          1.0        0.0100   0.43
-            volume       1.0       0.0058         -2.0       -0.0115   0.57
-            density      2.0       0.0153          NaN           NaN   1.00
+    density mass           2.0         0.01          1.0          0.01   0.43
+            volume         1.0         0.01         -2.0         -0.01   0.57
+            combined       2.0         0.02          NaN           NaN   1.00
     """
     arguments.require_numbers("uncertainty_budget", linearization)
     given: Any = linearization
@@ -85,12 +85,12 @@ def uncertainty_budget(
     totals, uncertainties = np.split(np.asarray(image.standard_deviation), [len(jacobian)])
     shares = np.asarray(image.correlation)[: len(jacobian), len(jacobian) :] ** 2
     estimates = np.asarray(own.taken(own.mean))
-    found: dict[tuple[str, str], Any] = {}
+    labels, found = [], []
     for j, output in enumerate(outputs):
         each = estimates, uncertainties, sensitivities[j], sensitivities[j] * uncertainties
         table = np.stack([*each, shares[j]], axis=1)
-        found |= {(output, name): row for name, row in zip(inputs, table, strict=True)}
-        found[output, output] = [exact.mean[j], totals[j], np.nan, np.nan, 1.0]
-    index = pandas.MultiIndex.from_tuples(list(found), names=["output", "input"])
+        found += [*table, [exact.mean[j], totals[j], np.nan, np.nan, 1.0]]
+        labels += [(output, name) for name in (*inputs, "combined")]
+    index = pandas.MultiIndex.from_tuples(labels, names=["output", "input"])
     columns = "estimate", "uncertainty", "sensitivity", "contribution", "share"
-    return pandas.DataFrame(list(found.values()), index, columns, dtype=float)
+    return pandas.DataFrame(found, index, columns, dtype=float)

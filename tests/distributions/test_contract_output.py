@@ -76,3 +76,23 @@ def test_gradients(name, x64):
 
     arguments = (jnp.asarray(LOC), jnp.asarray(IMAGES), jnp.asarray(0.4))
     check_grads(jax.jit(value), arguments, order=1, modes=["rev"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("probability", [0.5, 0.95])
+def test_shortest_coverage_intervals(probability, precision):
+    """Ends have the same density, or one of them is an end of the support."""
+    shapes = np.array([1.0, 2.0, 9.0])
+    gamma = as_output_distribution(dist.Gamma(jnp.asarray(shapes, precision), 1.0))
+    low, high = np.float64(gamma.coverage_interval(probability))
+    known = scipy.stats.gamma(shapes)
+    np.testing.assert_allclose(known.cdf(high) - known.cdf(low), probability, rtol=1e-5)
+    assert low[0] == pytest.approx(0, abs=1e-6)
+    density = scipy.stats.gamma(shapes[1:]).pdf
+    np.testing.assert_allclose(density(low[1:]), density(high[1:]), rtol=2e-2)
+    box = LinearizedMarginal(jnp.zeros(()), jnp.ones((2,)))
+    ends = box.coverage_interval(probability)
+    np.testing.assert_allclose(
+        ends, box.icdf(np.array([1 - probability, 1 + probability]) / 2), atol=2e-3
+    )
+    with pytest.raises(ValueError, match="probability must be between 0 and 1, got 95; pass a"):
+        box.coverage_interval(95)

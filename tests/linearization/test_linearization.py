@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from uncertainties import unumpy
 
-from nn_uq_dist import Input, Linearization, linearize
+from nn_uq_dist import Input, Linearization, linearize, paired_draws
 
 MEAN = np.array([0.3, -0.7, 1.1])
 MEANS = np.stack([MEAN, MEAN / 2]).astype(np.float32)
@@ -293,3 +293,26 @@ def test_a_batch_of_no_points_has_distributions():
     empty = linearize(lambda x: x, Input.box(np.zeros((0, 2)), 1.0))
     assert empty.marginals().batch_shape == (0, 2)
     assert empty.gaussian_copula().batch_shape == (0,)
+
+
+def test_outputs_by_name():
+    def network(x):
+        return {"load": x.sum(), "level": x**2, "flow": x[0] * x[1]}
+
+    f = Input.box([1.0, 2.0], half_width=0.1)
+    lin = linearize(network, f)
+    some = lin.select(["load", "flow"])
+    assert some.output_names == ["load", "flow"]
+    np.testing.assert_allclose(some.mean, [3.0, 2.0], rtol=1e-6)
+    places = [lin.output_names.index(name) for name in some.output_names]
+    np.testing.assert_allclose(some.covariance, lin.covariance[np.ix_(places, places)])
+    assert lin.select("level[1]").mean == pytest.approx(4.0)
+    pairs = paired_draws(network, lin, jax.random.key(0), 200, progress=False)
+    corrected = lin.corrected(pairs)
+    chosen = corrected.select(some.output_names)
+    assert chosen.output_names == ["load", "flow"]
+    np.testing.assert_allclose(chosen.variance, corrected.variance[jnp.array(places)], rtol=1e-6)
+    value = jnp.array([3.01, 2.02])
+    assert jnp.isfinite(chosen.joint(noise_scale=0.1).log_prob(value))
+    with pytest.raises((TypeError, ValueError), match=r"outputs must .*'speed'"):
+        lin.select("speed")
