@@ -711,7 +711,7 @@ class Input:
 
     @property
     def is_transformed(self) -> bool:
-        """Whether `network_input` is nonlinear: then not even a linear network is exact."""
+        """Whether `network_input` is nonlinear: shapes of linear networks are not exact then."""
         return self.input_map is not None and self.input_map.is_transformed
 
     @property
