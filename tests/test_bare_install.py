@@ -23,6 +23,7 @@ KEY = jax.random.key(0)
 CALLS = {
     "diagnostics.joint_summary": (LINEARIZATION, DRAWS, KEY, LINEARIZATION.gaussian_copula()),
     "diagnostics.sensitivity": (LINEARIZATION,),
+    "diagnostics.uncertainty_budget": (LINEARIZATION,),
     "diagnostics.summary": (LINEARIZATION, DRAWS),
     "diagnostics.table": (LINEARIZATION,),
     "diagnostics.to_datatree": (LINEARIZATION, DRAWS),

@@ -45,7 +45,9 @@ def mean_and_standard_deviation(family: Any) -> tuple[Array, Array]:
     if hasattr(family, "standard_deviation"):
         return family.mean, family.standard_deviation
     try:
-        own = family.mean, jnp.sqrt(family.variance)
+        # Formulas of NumPyro may mix types, which strict promotion refuses.
+        with jax.numpy_dtype_promotion("standard"):
+            own = family.mean, jnp.sqrt(family.variance)
     except NotImplementedError:
         own = None
     if own is None or isinstance(family, _CANCELS):

@@ -36,7 +36,7 @@ INPUTS = {
     "Input(known values, num_inputs=2, batch_shape=(), dtype=float32)": nuq.Input.known([1.0, 2.0]),
     "Input(sum of boxes, num_inputs=3, batch_shape=(2,), dtype=float32)": BOX + BOX,
     "Input(box, num_inputs=6, batch_shape=(2,), dtype=float32)": nuq.Input.join(BOX, BOX),
-    "Input(transformed independent normal to ExpTransform, num_inputs=3, batch_shape=(), "
+    "Input(transformed independent normal to LogNormal, num_inputs=3, batch_shape=(), "
     "dtype=float32)": as_input(dist.LogNormal(jnp.zeros(3), 1.0).to_event(1)),
 }
 

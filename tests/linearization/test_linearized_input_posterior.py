@@ -223,13 +223,13 @@ def test_structured_inputs_come_back_as_they_are():
     assert draws["scale"].shape == (7,)
     assert draws["image"].shape == (7, 4)
     assert (draws["scale"] > 0).all()
-    # No moments of the log-normal input; those of its logarithm have a name of their own.
+    # No moments of the log-normal input; those of its normal score have a name of their own.
     for name in ("mean", "variance", "standard_deviation", "covariance_matrix"):
         with pytest.raises(TypeError, match=r"mapped linearly.*got Input.*or those before"):
             getattr(found, name)
     assert found.base.mean.shape == (5,)
-    logs = found.base.sample(KEY, (7,))
-    np.testing.assert_allclose(jnp.exp(logs[:, -1]), draws["scale"], rtol=1e-5)
+    scores = found.base.sample(KEY, (7,))
+    np.testing.assert_allclose(jnp.exp(0.3 * scores[:, -1]), draws["scale"], rtol=1e-5)
 
 
 def test_linear_maps_give_moments_in_the_units_of_the_network():

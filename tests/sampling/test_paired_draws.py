@@ -204,4 +204,4 @@ def test_inputs_are_what_the_network_takes():
     assert isinstance(pairs.inputs["a"], np.ndarray)
     assert pairs.inputs["k"].shape == (16,)
     np.testing.assert_allclose(pairs.network, network(pairs.inputs | {"k": 2}), rtol=1e-6)
-    np.testing.assert_allclose(np.exp(pairs.base_inputs), pairs.inputs["a"], rtol=1e-5)
+    np.testing.assert_allclose(np.exp(0.5 * pairs.base_inputs), pairs.inputs["a"], rtol=1e-5)
