@@ -188,6 +188,12 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     def _lacks(self, what: str, remedy: str) -> NotImplementedError:
         return NotImplementedError(f"{type(self).__name__} has no {what}; {remedy}")
 
+    def _fitting_outputs(self, value: ArrayLike) -> Array:
+        """A value that broadcasts against ``batch_shape + event_shape``, or an error."""
+        remedy, shape = "pass one entry per output; for some use marginalize(indices)", self.shape()
+        value = checks.in_type(value, self._dtype)
+        return jnp.asarray(checks.as_vectors("value", value, "N_y", shape[-1], remedy, shape[:-1]))
+
     def validate_args(self, strict: bool = True) -> None:
         """As NumPyro's, in NumPy where the parameters are known.
 

@@ -97,14 +97,6 @@ class JointDistribution(Distribution):
         return jnp.broadcast_to(as_output_distribution(self.marginals).variance, self.shape())
 
 
-def fitting_value(value: ArrayLike, distribution: Distribution) -> Array:
-    """A value that broadcasts against ``batch_shape + event_shape``, or an error."""
-    remedy = "pass one entry per output; for some outputs use marginalize(indices)"
-    shape = distribution.shape()
-    value = checks.in_type(value, distribution._dtype)  # noqa: SLF001 (of this package's classes)
-    return jnp.asarray(checks.as_vectors("value", value, "N_y", shape[-1], remedy, shape[:-1]))
-
-
 def observed_outputs(
     marginals: dist.Distribution, indices: int | Sequence[int], values: ArrayLike
 ) -> tuple[tuple[int, ...], tuple[int, ...], dist.Distribution, Array]:

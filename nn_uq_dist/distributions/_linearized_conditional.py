@@ -15,7 +15,7 @@ from nn_uq_dist.basics.row_algebra import in_squared_units, matmul, matvec
 from nn_uq_dist.box_gaussian import Moments, conditional_moments, input_draws, regression
 from nn_uq_dist.distributions._box_gaussian_distribution import BoxGaussianDistribution, Parameters
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
-from nn_uq_dist.distributions._contract_joint import fitting_value, observed_outputs
+from nn_uq_dist.distributions._contract_joint import observed_outputs
 
 
 class LinearizedConditional(BoxGaussianDistribution):
@@ -93,7 +93,7 @@ class LinearizedConditional(BoxGaussianDistribution):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density: that of all outputs minus that of the known ones."""
-        return _log_density(self, fitting_value(value, self))
+        return _log_density(self, self._fitting_outputs(value))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""

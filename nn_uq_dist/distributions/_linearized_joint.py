@@ -17,7 +17,6 @@ from nn_uq_dist.distributions._box_gaussian_distribution import BoxGaussianDistr
 from nn_uq_dist.distributions._contract import pass_validation, rebuilt, validate_sample
 from nn_uq_dist.distributions._contract_joint import (
     JointDistribution,
-    fitting_value,
     observed_outputs,
 )
 from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
@@ -117,7 +116,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density by expectation propagation; ``-inf`` outside of the support."""
-        return _log_density(self, fitting_value(value, self))
+        return _log_density(self, self._fitting_outputs(value))
 
     def log_prob_correction(self, value: ArrayLike) -> Array:
         """What the next order of the expansion adds to `log_prob`: an estimate of its error.
@@ -145,7 +144,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         >>> print(f"{joint.log_prob([1.5]):.3f} {joint.log_prob_correction([1.5]):.3f}")
         -1.995 -0.097
         """
-        deviation, own = _deviation(self, fitting_value(value, self))
+        deviation, own = _deviation(self, self._fitting_outputs(value))
         return second_order(deviation, own.weights, own.covariance)
 
     @property
@@ -163,7 +162,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores by quadrature over conditional densities: 48 densities for each output."""
-        deviation, own = _deviation(self, fitting_value(value, self))
+        deviation, own = _deviation(self, self._fitting_outputs(value))
         weights, covariance = own.weights, own.covariance
         shape = jnp.broadcast_shapes(deviation.shape, self.shape())
         deviation = jnp.broadcast_to(deviation, shape)

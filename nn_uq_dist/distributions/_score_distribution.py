@@ -31,7 +31,6 @@ from nn_uq_dist.distributions._contract import (
 )
 from nn_uq_dist.distributions._contract_joint import (
     JointDistribution,
-    fitting_value,
     observed_outputs,
     refuse_values,
 )
@@ -123,7 +122,7 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
         return from_normal_score(self.marginals, scores), [[scores, None]]
 
     def _fitting(self, value: ArrayLike) -> Array:
-        array = fitting_value(value, self)
+        array = self._fitting_outputs(value)
         return jnp.broadcast_to(array, jnp.broadcast_shapes(array.shape, self.shape()))
 
     @validate_sample

@@ -48,7 +48,7 @@ def mean_and_standard_deviation(family: Any) -> tuple[Array, Array]:
         # Formulas of NumPyro may mix types, which strict promotion refuses.
         with jax.numpy_dtype_promotion("standard"):
             own = family.mean, jnp.sqrt(family.variance)
-    except NotImplementedError:
+    except NotImplementedError:  # NumPyro's word for no closed form
         own = None
     if own is None or isinstance(family, _CANCELS):
         own = _by_quadrature(family, own)

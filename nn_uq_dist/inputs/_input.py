@@ -297,7 +297,7 @@ class Input:
             # A top that rounding makes wider than the support is as wide.
             width, flat = high - low, jnp.minimum(stop - start, high - low)
             return cls._of_two_boxes((low + high) / 2, (width + flat) / 4, (width - flat) / 4)
-        return cls._of_family(Trapezoid(low, start, stop, high))
+        return cls._of_family(Trapezoid(low, start, stop, high), low.shape)
 
     @classmethod
     def _of_two_boxes(cls, mean: Array, *half_widths: Array) -> Self:
@@ -327,7 +327,7 @@ class Input:
         0.500
         """
         (low, high), _ = parameter_checks.as_ends("arcsine", low=low, high=high)
-        return cls._of_family(Arcsine(low, high))
+        return cls._of_family(Arcsine(low, high), high.shape)
 
     @classmethod
     def student_t(cls, mean: ArrayLike, scale: ArrayLike, df: ArrayLike) -> Self:
@@ -353,24 +353,15 @@ class Input:
         >>> print(f"{nuq.linearize(lambda x: x, f).variance[0]:.4f}")  # .1^2 * 4/2
         0.0200
         """
-        mean, size = parameter_checks.as_mean(mean)
-        remedy = "pass positive numbers"
-        given = {
-            name: (parameter_checks.as_scales(name, value, size, remedy), (size,))
-            for name, value in (("scale", scale), ("df", df))
-        }
-        placed = parameter_checks.in_one_batch(**given, mean=(mean, (size,)))
-        family = dist.StudentT(placed["df"], placed["mean"], placed["scale"], validate_args=False)
-        return cls._of_family(family)
+        mean, scale, df = parameter_checks.with_scales(mean, scale=scale, df=df)
+        return cls._of_family(dist.StudentT(df, mean, scale, validate_args=False), mean.shape)
 
     @classmethod
-    def _of_family(cls, family: Any) -> Self:
-        """Inputs of a family with parameters of the shape ``(..., N_x)``, by its normal scores."""
-        step = FromNormalScores.of(family)
-        if checks.is_concrete(step):
-            parameter_checks.warn_of_rounding(step.mean, step.standard_deviation)
+    def _of_family(cls, family: Any, shape: tuple[int, ...]) -> Self:
+        """Inputs of a family with parameters of this shape, ``(..., N_x)``."""
+        step = FromNormalScores.of(family, family, shape)
         unit = InputTerm(jnp.ones_like(step.mean), is_uniform=False, is_diagonal=True)
-        return cls(jnp.zeros_like(step.mean), [unit], InputMap.of_array(step.mean.shape[-1], step))
+        return cls(jnp.zeros_like(step.mean), [unit], InputMap.of_array(shape[-1], step))
 
     @classmethod
     def curvilinear_trapezoidal(
@@ -399,24 +390,19 @@ class Input:
         >>> print(nuq.linearize(lambda x: x, f).variance)  # 9/3 + 2.25/9
         [3.25]
         """
-        mean, size = parameter_checks.as_mean(mean)
-        remedy = "pass the error of the half-width"
-        given = {
-            name: (parameter_checks.as_scales(name, value, size, remedy), (size,))
-            for name, value in (("half_width", half_width), ("inexactness", inexactness))
-        }
-        placed = parameter_checks.in_one_batch(**given, mean=(mean, (size,)))
-        half, error = placed["half_width"], placed["inexactness"]
+        mean, half, error = parameter_checks.with_scales(
+            mean, half_width=half_width, inexactness=inexactness
+        )
         if checks.is_concrete(half, error) and (error > half).any():
             at = checks.first_index(np.asarray(error > half))
             raise ValueError(
                 f"inexactness must not exceed half_width, got {error[at]} and {half[at]} at index "
                 f"{at}; pass the error of the ends, not their distance"
             )
-        vector = jnp.concatenate([placed["mean"]] * 2, axis=-1) * 0
-        unit = InputTerm(vector + 1, is_uniform=True, is_diagonal=True)
-        step = InexactBox(placed["mean"], half, error)
-        return cls(vector, [unit], InputMap.of_array(2 * size, step))
+        vector = jnp.zeros((*mean.shape[:-1], 2 * mean.shape[-1]), mean.dtype)
+        unit = InputTerm(jnp.ones_like(vector), is_uniform=True, is_diagonal=True)
+        step = InexactBox(mean, half, error)
+        return cls(vector, [unit], InputMap.of_array(vector.shape[-1], step))
 
     @classmethod
     def from_samples(cls, draws: ArrayLike) -> Self:
@@ -716,7 +702,9 @@ class Input:
 
     @property
     def of_same_moments(self) -> "Input":
-        """The input with each family replaced by a normal one of its mean and standard deviation.
+        """The input with each family replaced by a linear map of its standard variables.
+
+        Means and standard deviations are those of the family.
 
         Raises
         ------

@@ -11,15 +11,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics._solved_quantiles import Beta
 from nn_uq_dist.basics.normal_scores import MIXTURES, Mixture, missing_functions
-from nn_uq_dist.inputs import parameter_checks
-from nn_uq_dist.inputs._family_moments import mean_and_standard_deviation
 from nn_uq_dist.inputs._input import Input
 from nn_uq_dist.inputs._numpyro_families import accepted_families, of_registered_family
 from nn_uq_dist.inputs.input_map import LINEAR, FromNormalScores, InputMap, Known, Step
@@ -267,7 +264,8 @@ def _of_distribution(name: str, f: dist.Distribution) -> Input:
     family = base.marginal_dist if is_copula else _family(base)
     if family is not None and _has_quantiles_entrywise(family):
         scores = base.base_dist if is_copula else _standard_normal(base)
-        step = from_family(family, f.batch_shape + f.event_shape)
+        shape = f.batch_shape + f.event_shape
+        step = FromNormalScores.of(family, _entrywise(family, shape), shape)
         return _then(_of_distribution(name, _around(scores, f, scores)), step)
     if isinstance(base, dist.TransformedDistribution):
         return _transformed(name, f, base)
@@ -314,15 +312,6 @@ def _then(f: Input, *steps: Step) -> Input:
 def _standard_normal(like: dist.Distribution) -> dist.Normal:
     dtype = checks.float_dtype(*jax.tree.leaves(like))
     return dist.Normal(jnp.zeros((), dtype), jnp.ones((), dtype))
-
-
-def from_family(family: Any, shape: Shape) -> FromNormalScores:
-    """The step from normal scores to values of a univariate family, broadcast to this shape."""
-    each = _entrywise(family, shape)
-    mean, sd = (jnp.broadcast_to(part, shape) for part in mean_and_standard_deviation(family))
-    if checks.is_concrete(mean, sd):
-        parameter_checks.warn_of_rounding(np.asarray(mean), np.asarray(sd))
-    return FromNormalScores(each, mean, sd)
 
 
 def _has_quantiles_entrywise(family: Any) -> bool:

@@ -16,10 +16,12 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import transforms
 
+from nn_uq_dist.basics.checks import is_concrete
 from nn_uq_dist.basics.normal_scores import from_normal_score
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.inputs._family_moments import mean_and_standard_deviation
+from nn_uq_dist.inputs.parameter_checks import warn_of_rounding
 
 type Step = Callable[[Array], Array]
 type Shape = tuple[int, ...]
@@ -43,9 +45,12 @@ class FromNormalScores:
     standard_deviation: Array
 
     @classmethod
-    def of(cls, family: Any) -> Self:
-        """Those of a family whose parameters have one shape."""
-        return cls(family, *mean_and_standard_deviation(family))
+    def of(cls, family: Any, each: Any, shape: Shape) -> Self:
+        """Those of a family, and of the same with parameters of this shape."""
+        mean, sd = (jnp.broadcast_to(part, shape) for part in mean_and_standard_deviation(family))
+        if is_concrete(mean, sd):
+            warn_of_rounding(np.asarray(mean), np.asarray(sd))
+        return cls(each, mean, sd)
 
     def __call__(self, x: Array) -> Array:
         """Quantiles of the family at the probabilities of the scores."""

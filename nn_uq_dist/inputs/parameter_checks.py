@@ -225,6 +225,15 @@ def in_one_batch(**parameters: tuple[ArrayLike, tuple[int, ...]]) -> dict[str, A
     }
 
 
+def with_scales(mean: ArrayLike, **scales: ArrayLike) -> tuple[Array, ...]:
+    """A mean and numbers that are not negative, one for each input, in one batch and dtype."""
+    mean, size = as_mean(mean)
+    remedy = "pass positive numbers"
+    given = {name: as_scales(name, value, size, remedy) for name, value in scales.items()}
+    parts = {"mean": mean, **given}
+    return tuple(in_one_batch(**{k: (part, (size,)) for k, part in parts.items()}).values())
+
+
 def as_ends(kind: str, **ends: ArrayLike) -> tuple[list[Array], Any]:
     """The ends of densities made of straight pieces, and whether each is symmetric.
 
