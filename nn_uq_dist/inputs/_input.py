@@ -354,6 +354,8 @@ class Input:
         0.0200
         """
         mean, scale, df = parameter_checks.with_scales(mean, scale=scale, df=df)
+        if checks.is_concrete(df) and (df == 0).any():
+            raise ValueError("df must be positive, got 0; pass the number of readings less one")
         return cls._of_family(dist.StudentT(df, mean, scale, validate_args=False), mean.shape)
 
     @classmethod

@@ -266,7 +266,7 @@ def as_ends(kind: str, **ends: ArrayLike) -> tuple[list[Array], Any]:
         at = checks.first_index(np.asarray(wrong))
         values = [float(end[at]) for end in (low, *others)]
         raise ValueError(
-            f"{kind} inputs must have ends that do not decrease, got {values} at index {at}; "
+            f"{kind} inputs must have {names} that do not decrease, got {values} at index {at}; "
             f"pass {', '.join(given)} in this order"
         )
     rounding = _ROUNDINGS_OF_ENDS * jnp.finfo(dtype).eps * jnp.maximum(abs(low), abs(others[-1]))

@@ -299,10 +299,11 @@ ERRORS = (
     (lambda: Input.from_samples([[0.0], [np.nan]]), r"draws must .*, got nan at index \(1, 0\)"),
     (
         lambda: Input.triangular(np.zeros(2), 1.0, mode=np.array([0.5, 1.4])),
-        r"must have ends that do not decrease, got \[0.0, 1.39.*\] at index \(1,\); pass low, mode",
+        r"must have low, mode, high that do not decrease, got \[0.0, 1.39.*\] at index \(1,\); pass",
     ),
-    (lambda: Input.arcsine([1.0], 0.0), "arcsine inputs must have ends that do not decrease"),
+    (lambda: Input.arcsine([1.0], 0.0), "arcsine inputs must have low, high that do not decrease"),
     (lambda: Input.student_t([1.0], -1.0, 5), "scale must not be negative"),
+    (lambda: Input.student_t([1.0], 1.0, 0), "df must be positive, got 0; pass the number of"),
     (
         lambda: nuq.linearize(lambda x: x, Input.student_t([1.0], 1.0, 2)),
         r"f must have a finite variance to be linearized, got StudentT, .* monte_carlo",
@@ -311,7 +312,7 @@ ERRORS = (
         lambda: Input.curvilinear_trapezoidal([0.0], 1.0, 2.0),
         "inexactness must not exceed half_width, got 2.0 and 1.0",
     ),
-    (lambda: Input.trapezoidal([0.0], 3.0, 1.0, 4.0), "must have ends that do not decrease"),
+    (lambda: Input.trapezoidal([0.0], 3.0, 1.0, 4.0), "start, stop, high that do not decrease"),
     (lambda: Input.triangular(0.0, 1.0), "got scalars; pass arrays"),
     (lambda: Input.triangular(np.zeros(2), np.ones(3)), r"low \(2,\), high \(3,\)"),
     (Input.join, "Input.join must have parts, got none"),
