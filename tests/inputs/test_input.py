@@ -299,7 +299,7 @@ ERRORS = (
     (lambda: Input.from_samples([[0.0], [np.nan]]), r"draws must .*, got nan at index \(1, 0\)"),
     (
         lambda: Input.triangular(np.zeros(2), 1.0, mode=np.array([0.5, 1.4])),
-        r"must have low, mode, high that do not decrease, got \[0.0, 1.39.*\] at index \(1,\); pass",
+        r"must have low, mode, high that do not decrease, got \[0.0, 1.39.*\] at index \(1,\);",
     ),
     (lambda: Input.arcsine([1.0], 0.0), "arcsine inputs must have low, high that do not decrease"),
     (lambda: Input.student_t([1.0], -1.0, 5), "scale must not be negative"),
