@@ -127,24 +127,35 @@ def log_diagonal(factor: Array) -> Array:
     return jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
 
 
-def normal_factor(weights: Array, covariance: Array) -> Array:
-    """Cholesky factor of the covariance of the normal part, even if that is singular.
+def normal_factor(weights: Array, normal_weights: Array, known: int | None = None) -> Array:
+    """Lower triangular factor of the covariance of the normal part, even if that is singular.
 
-    A normal part of less than full rank gets noise far below any measurable size. Otherwise
-    rounding may leave it a factor whose pivots are only rounding errors.
+    From the columns, as the covariance does not hold the noise of outputs that repeat others. A
+    normal part that leaves one of the first ``known`` outputs (default: all) no noise of its own
+    gives them noise far below any measurable size.
     """
-    factor = jnp.linalg.cholesky(covariance)
-    eps = float(jnp.finfo(covariance.dtype).eps)
-    own = jnp.diagonal(covariance, axis1=-2, axis2=-1)
-    total = jnp.sum(weights**2, axis=-1) / 3.0 + own
-    identity = jnp.eye(total.shape[-1], dtype=total.dtype)
-    nudged = jnp.linalg.cholesky(covariance + eps**0.625 * total[..., None] * identity)
-    pivots = jnp.diagonal(factor, axis1=-2, axis2=-1) ** 2
-    regular = jnp.all(pivots > 100.0 * eps * own, axis=-1)[..., None, None]
-    return jnp.where(regular, factor, nudged)
+    factor, total = triangular(normal_weights), norm(joined([weights, normal_weights]))
+    eps = float(jnp.finfo(factor.dtype).eps)
+    pivots = jnp.diagonal(factor, axis1=-2, axis2=-1)
+    regular = jnp.all((pivots > 16.0 * eps * norm(normal_weights))[..., :known], axis=-1)
+    own = (eps**0.3125 * total)[..., None] * jnp.eye(total.shape[-1], dtype=total.dtype)
+    nudged = triangular(joined([normal_weights, own[..., :known]]))
+    return jnp.where(regular[..., None, None], factor, nudged)
 
 
-def whitened(deviation: Array, weights: Array, covariance: Array | None) -> tuple[Problem, Array]:
+def triangular(columns: Array) -> Array:
+    """A lower triangular factor, its diagonal not negative, of the product with the transpose."""
+    few = columns.shape[-2] - columns.shape[-1]
+    if few > 0:
+        columns = joined([columns, jnp.zeros_like(columns[..., :1]).repeat(few, axis=-1)])
+    factor = jnp.linalg.qr(columns.mT, mode="r").mT
+    sign = jnp.where(jnp.diagonal(factor, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)
+    return factor * sign[..., None, :]
+
+
+def whitened(
+    deviation: Array, weights: Array, normal_weights: Array | None
+) -> tuple[Problem, Array]:
     r"""The problems of all points along one axis, and the constants of their log densities.
 
     These are :math:`\log|L| + \frac d2 \log 2\pi` with the unit of volume :math:`|L|`.
@@ -153,7 +164,7 @@ def whitened(deviation: Array, weights: Array, covariance: Array | None) -> tupl
     ----------
     deviation : Array, shape (..., d)
     weights : Array, shape (..., d, n)
-    covariance : Array, shape (..., d, d), or None
+    normal_weights : Array, shape (..., d, m), or None
 
     Notes
     -----
@@ -162,15 +173,18 @@ def whitened(deviation: Array, weights: Array, covariance: Array | None) -> tupl
     noise of .02 sd, had no density for 11% of their draws. No result depends on the coordinates,
     so no gradient flows through them.
     """
-    fixed, normal = lax.stop_gradient((weights, covariance))
-    own = None if normal is None else normal_factor(fixed, normal)
-    by_inputs = own is not None and weights.shape[-1] <= weights.shape[-2]
-    # By columns: the covariance itself does not hold the noise of outputs that repeat others.
-    factor: Any = own if by_inputs else _triangular(joined([fixed / math.sqrt(3.0), own]))
-    shape, size = batch_shape(deviation, weights, covariance), weights.shape[-1]
-    weights = solve_lower(factor, weights)
-    if covariance is not None:
-        covariance = solve_lower(factor, solve_lower(factor, covariance).mT)
+    fixed, normal = lax.stop_gradient((weights, normal_weights))
+    by_inputs = normal is not None and weights.shape[-1] <= weights.shape[-2]
+    if normal is not None and by_inputs:
+        factor = normal_factor(fixed, normal)
+    else:
+        columns = joined([fixed / math.sqrt(3.0), normal])
+        factor = _with_pivots(triangular(columns), columns)
+    shape, size = batch_shape(deviation, weights, normal_weights), weights.shape[-1]
+    weights, covariance = solve_lower(factor, weights), None
+    if normal_weights is not None:
+        normal = solve_lower(factor, normal_weights)
+        covariance = matmul(normal, normal.mT)
     if weights.ndim == 2:
         target = solve_lower(factor, deviation.reshape(-1, deviation.shape[-1]).T).T
     else:
@@ -187,14 +201,11 @@ def whitened(deviation: Array, weights: Array, covariance: Array | None) -> tupl
     )
 
 
-def _triangular(columns: Array) -> Array:
-    """A lower triangular factor, its diagonal positive, of the product with the transpose."""
-    factor = jnp.linalg.qr(columns.mT, mode="r").mT
-    diagonal = jnp.diagonal(factor, axis1=-2, axis2=-1)
+def _with_pivots(factor: Array, columns: Array) -> Array:
+    """The factor with a diagonal above rounding."""
     least = 4.0 * float(jnp.finfo(columns.dtype).eps) * norm(columns)
-    identity = jnp.eye(columns.shape[-2], dtype=bool)
-    sized = jnp.maximum(jnp.abs(diagonal), least)
-    return jnp.where(identity, sized[..., None], factor * jnp.sign(diagonal)[..., None, :])
+    sized = jnp.maximum(jnp.diagonal(factor, axis1=-2, axis2=-1), least)
+    return jnp.where(jnp.eye(columns.shape[-2], dtype=bool), sized[..., None], factor)
 
 
 def _from_ridge_solution(problem: Problem) -> Problem:
@@ -223,9 +234,9 @@ def _from_ridge_solution(problem: Problem) -> Problem:
     return problem._replace(target=moved, start=start, directions=Directions(scale, right, along))
 
 
-def batch_shape(deviation: Array, weights: Array, covariance: Array | None) -> tuple[int, ...]:
+def batch_shape(deviation: Array, weights: Array, normal_weights: Array | None) -> tuple[int, ...]:
     """Leading axes of the points."""
-    normal = () if covariance is None else covariance.shape[:-2]
+    normal = () if normal_weights is None else normal_weights.shape[:-2]
     return jnp.broadcast_shapes(deviation.shape[:-1], weights.shape[:-2], normal)
 
 

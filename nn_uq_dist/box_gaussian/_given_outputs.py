@@ -46,7 +46,7 @@ _STEPS_PER_INPUT = 32
 
 @partial(jax.jit, static_argnames="num_draws")
 def input_draws(
-    key: Array, deviation: Array, weights: Array, covariance: Array | None, num_draws: int
+    key: Array, deviation: Array, weights: Array, normal_weights: Array | None, num_draws: int
 ) -> Array:
     """Draws of the uniforms given the outputs, each from its own chain.
 
@@ -55,7 +55,7 @@ def input_draws(
     key : Array
     deviation : Array, shape (..., d)
     weights : Array, shape (..., d, n)
-    covariance : Array, shape (..., d, d), or None
+    normal_weights : Array, shape (..., d, m), or None
     num_draws : int
 
     Returns
@@ -73,14 +73,14 @@ def input_draws(
     >>> bool(jnp.allclose(draws.sum(-1), 1.5, atol=1e-5)), bool((draws >= 0.5 - 1e-5).all())
     (True, True)
     """
-    moments = uniform_moments(deviation, weights, covariance)
+    moments = uniform_moments(deviation, weights, normal_weights)
     root = symmetric_root(moments.covariance)
     count = weights.shape[-1]
     shape = (num_draws, *moments.mean.shape[:-1])
     inputs = jnp.broadcast_to(moments.mean, (*shape, count))
-    if covariance is None and count <= weights.shape[-2]:
+    if normal_weights is None and count <= weights.shape[-2]:
         return inputs  # the only ones: a direction would be made of rounding errors
-    if covariance is None:
+    if normal_weights is None:
         # Rounding errors off the slice would add up over the steps.
         basis, _ = jnp.linalg.qr(weights.mT)
         for _ in range(2):
@@ -88,7 +88,7 @@ def input_draws(
         seen = jnp.zeros_like(weights)
         rest = jnp.zeros((*shape, weights.shape[-2]), deviation.dtype)
     else:
-        factor = normal_factor(weights, covariance)
+        factor = normal_factor(weights, normal_weights)
         gap = deviation - matvec(weights, moments.mean)
         columns = jnp.concatenate([matmul(weights, root), gap[..., None]], axis=-1)
         columns = solve_lower(factor, columns)
@@ -251,14 +251,14 @@ def normals_given_outputs(
     )
 
 
-def conditional_scores(deviation: Array, weights: Array, covariance: Array | None) -> Array:
+def conditional_scores(deviation: Array, weights: Array, normal_weights: Array | None) -> Array:
     r"""``Phi^-1(P(Y_j <= y_j | y_1, ..., y_{j-1}))`` for each output, shape as ``deviation``.
 
     Parameters
     ----------
     deviation : Array, shape (N, d)
     weights : Array, shape (d, n)
-    covariance : Array, shape (d, d), or None
+    normal_weights : Array, shape (d, m), or None
 
     Notes
     -----
@@ -271,19 +271,19 @@ def conditional_scores(deviation: Array, weights: Array, covariance: Array | Non
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import conditional_scores
     >>> weights = jnp.array([[1.0, 1.0, 0.5], [1.0, -1.0, 0.5]])
-    >>> scores = conditional_scores(jnp.zeros((1, 2)), weights, 0.01 * jnp.eye(2))
+    >>> scores = conditional_scores(jnp.zeros((1, 2)), weights, 0.1 * jnp.eye(2))
     >>> bool(jnp.allclose(scores, 0.0, atol=1e-3))  # the center is the median of each
     True
     """
-    scale = None if covariance is None else jnp.sqrt(covariance[0, 0])
+    scale = None if normal_weights is None else norm(normal_weights[0])
     first = normal_score(deviation[:, 0], weights[0], scale)
-    others = (_score(j, deviation, weights, covariance) for j in range(1, deviation.shape[-1]))
+    others = (_score(j, deviation, weights, normal_weights) for j in range(1, deviation.shape[-1]))
     return jnp.stack([first, *others], axis=-1)
 
 
-def _score(j: int, deviation: Array, weights: Array, covariance: Array | None) -> Array:
+def _score(j: int, deviation: Array, weights: Array, normal_weights: Array | None) -> Array:
     part = weights[: j + 1]
-    own = None if covariance is None else covariance[: j + 1, : j + 1]
+    own = None if normal_weights is None else normal_weights[: j + 1]
     moments = output_moments(deviation[:, :j], part, own)
     center = moments.mean[:, 0]
     reach = _SCORE_REACH * jnp.sqrt(moments.covariance[:, 0, 0])

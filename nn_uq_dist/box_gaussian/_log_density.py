@@ -38,7 +38,7 @@ _once_differentiable = refused(
 
 # One program, so that an eager call does not compile each operation separately.
 @jax.jit
-def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> Array:
+def log_evidence(deviation: Array, weights: Array, normal_weights: Array | None) -> Array:
     r"""Log density of ``W u + e`` at a point, ``u`` uniform on a box and ``e`` normal.
 
     By expectation propagation, which is off by a few thousandths for outputs with noise, and exact
@@ -51,10 +51,10 @@ def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> 
         Points, as differences from the mean; like all outputs, in units near their own size.
     weights : Array, shape (..., d, n)
         Columns of the uniforms on (-1, 1). Points of one distribution, without leading axes of
-        weights and covariance, share what does not depend on them.
-    covariance : Array, shape (..., d, d), or None
-        Covariance of the normal part. Without a normal part there must be at least as many inputs
-        as outputs.
+        both weights, share what does not depend on them.
+    normal_weights : Array, shape (..., d, m), or None
+        Columns of standard normal variables. Without them there must be at least as many inputs as
+        outputs.
 
     Returns
     -------
@@ -86,10 +86,12 @@ def log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> 
     >>> round(float(jnp.exp(log_evidence(jnp.zeros(2), weights, None))), 4)
     0.125
     """
-    if covariance is None and weights.shape[-1] <= weights.shape[-2]:
+    if normal_weights is None and weights.shape[-1] <= weights.shape[-2]:
         return _of_parallelepiped(deviation, weights)
-    problem, constant = whitened(deviation, weights, covariance)
-    return (_log_evidence(problem) - constant).reshape(batch_shape(deviation, weights, covariance))
+    problem, constant = whitened(deviation, weights, normal_weights)
+    return (_log_evidence(problem) - constant).reshape(
+        batch_shape(deviation, weights, normal_weights)
+    )
 
 
 def _of_parallelepiped(deviation: Array, weights: Array) -> Array:
@@ -98,7 +100,7 @@ def _of_parallelepiped(deviation: Array, weights: Array) -> Array:
     if count < num_outputs:
         raise ValueError(
             f"{num_outputs} outputs of {count} uniform inputs have no density without a normal "
-            "part: they lie on a plane; pass a covariance, such as that of the noise"
+            "part: they lie on a plane; pass normal_weights, such as those of noise"
         )
     inputs = jnp.linalg.solve(weights, deviation[..., None])[..., 0]
     inside = jnp.all(jnp.abs(inputs) <= 1.0, axis=-1)
@@ -178,14 +180,14 @@ def _log_evidence_jvp(primals: tuple[Problem], tangents: tuple[Problem]) -> tupl
     return logs, tangent * kept
 
 
-def second_order(deviation: Array, weights: Array, covariance: Array | None) -> Array:
+def second_order(deviation: Array, weights: Array, normal_weights: Array | None) -> Array:
     r"""Correction of `log_evidence` at a point, which estimates its error.
 
     Parameters
     ----------
     deviation : Array, shape (..., d)
     weights : Array, shape (..., d, n)
-    covariance : Array, shape (..., d, d), or None
+    normal_weights : Array, shape (..., d, m), or None
 
     Returns
     -------
@@ -214,16 +216,16 @@ def second_order(deviation: Array, weights: Array, covariance: Array | None) -> 
     --------
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import log_evidence, second_order
-    >>> weights, covariance = jnp.array([[1.0, 1.0]]), jnp.array([[1e-4]])  # nearly a triangle
-    >>> value = log_evidence(jnp.array([1.5]), weights, covariance)
-    >>> better = value + second_order(jnp.array([1.5]), weights, covariance)
+    >>> weights, noise = jnp.array([[1.0, 1.0]]), jnp.array([[1e-2]])  # nearly a triangle
+    >>> value = log_evidence(jnp.array([1.5]), weights, noise)
+    >>> better = value + second_order(jnp.array([1.5]), weights, noise)
     >>> print(f"{jnp.exp(value):.3f} {jnp.exp(better):.3f}")  # of 0.125
     0.136 0.124
     """
-    return _both_orders(deviation, weights, covariance)[1]
+    return _both_orders(deviation, weights, normal_weights)[1]
 
 
-def corrected_log_evidence(deviation: Array, weights: Array, covariance: Array | None) -> Array:
+def corrected_log_evidence(deviation: Array, weights: Array, normal_weights: Array | None) -> Array:
     """`log_evidence` with its second order; without gradients.
 
     Examples
@@ -234,17 +236,19 @@ def corrected_log_evidence(deviation: Array, weights: Array, covariance: Array |
     >>> print(corrected_log_evidence(jnp.array([1.5]), weights, None).round(2))
     -2.09
     """
-    return sum(_both_orders(deviation, weights, covariance))
+    return sum(_both_orders(deviation, weights, normal_weights))
 
 
 @jax.jit
-def _both_orders(deviation: Array, weights: Array, covariance: Array | None) -> tuple[Array, Array]:
-    if covariance is None and weights.shape[-1] <= weights.shape[-2]:
+def _both_orders(
+    deviation: Array, weights: Array, normal_weights: Array | None
+) -> tuple[Array, Array]:
+    if normal_weights is None and weights.shape[-1] <= weights.shape[-2]:
         exact = _of_parallelepiped(deviation, weights)
         return exact, jnp.zeros_like(exact)
-    problem, constant = whitened(deviation, weights, covariance)
+    problem, constant = whitened(deviation, weights, normal_weights)
     logs, correction = _by_blocks(_with_correction, undifferentiated(problem))
-    shape = batch_shape(deviation, weights, covariance)
+    shape = batch_shape(deviation, weights, normal_weights)
     return (logs - constant).reshape(shape), correction.reshape(shape)
 
 

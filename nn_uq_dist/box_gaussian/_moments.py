@@ -168,22 +168,22 @@ class Moments(NamedTuple):
         return Moments(self.mean + own.shift, spread)
 
 
-def uniform_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
+def uniform_moments(deviation: Array, weights: Array, normal_weights: Array | None) -> Moments:
     """Moments of the uniforms given outputs by the passes alone, shape (..., n); or NaN.
 
     Examples
     --------
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import uniform_moments
-    >>> found = uniform_moments(jnp.array([0.5]), jnp.array([[1.0]]), jnp.array([[1e-4]]))
+    >>> found = uniform_moments(jnp.array([0.5]), jnp.array([[1.0]]), jnp.array([[1e-2]]))
     >>> print(found.mean.round(2))
     [0.5]
     """
-    problem = undifferentiated(whitened(deviation, weights, covariance)[0])
+    problem = undifferentiated(whitened(deviation, weights, normal_weights)[0])
     found = fixed_point(problem)
     spread = input_covariance(problem, found.sites, found.gaussian.root)
     valid = (found.converged & ~found.outside)[:, None]
-    shape = (*batch_shape(deviation, weights, covariance), weights.shape[-1])
+    shape = (*batch_shape(deviation, weights, normal_weights), weights.shape[-1])
     return Moments(
         jnp.where(valid, found.gaussian.mean, jnp.nan).reshape(shape),
         jnp.where(valid[..., None], spread, jnp.nan).reshape(*shape, shape[-1]),
@@ -213,13 +213,13 @@ class Regression(NamedTuple):
         return explained if self.gain is None else explained + matvec(self.gain, deviation)
 
 
-def regression(weights: Array, covariance: Array | None, known: int) -> Regression:
+def regression(weights: Array, normal_weights: Array | None, known: int) -> Regression:
     """Regression of the other outputs on the first ``known`` ones, by their normal parts.
 
     Parameters
     ----------
     weights : Array, shape (..., d + e, n)
-    covariance : Array, shape (..., d + e, d + e), or None
+    normal_weights : Array, shape (..., d + e, m), or None
     known : int
         ``d``.
 
@@ -227,21 +227,20 @@ def regression(weights: Array, covariance: Array | None, known: int) -> Regressi
     --------
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import regression
-    >>> found = regression(jnp.array([[1.0], [2.0]]), jnp.array([[1.0, 0.5], [0.5, 1.0]]), 1)
+    >>> found = regression(jnp.array([[1.0], [2.0]]), jnp.array([[1.0, 0.0], [0.5, 1.0]]), 1)
     >>> print(found.columns, found.gain)
     [[1.5]] [[0.5]]
     """
     own, seen = weights[..., known:, :], weights[..., :known, :]
-    if covariance is None:
+    if normal_weights is None:
         return Regression(own, None, None)
-    factor = normal_factor(seen, covariance[..., :known, :known])
-    half = solve_lower(factor, covariance[..., :known, known:])
-    gain = solve_lower(factor, half, transposed=True).mT
-    spread = covariance[..., known:, known:] - matmul(half.mT, half)
-    return Regression(own - matmul(gain, seen), gain, spread)
+    factor = normal_factor(weights, normal_weights, known)
+    below, left = factor[..., known:, :known], factor[..., known:, known:]
+    gain = solve_lower(factor[..., :known, :known], below.mT, transposed=True).mT
+    return Regression(own - matmul(gain, seen), gain, matmul(left, left.mT))
 
 
-def output_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
+def output_moments(deviation: Array, weights: Array, normal_weights: Array | None) -> Moments:
     """`conditional_moments` by the passes alone.
 
     Examples
@@ -253,23 +252,23 @@ def output_moments(deviation: Array, weights: Array, covariance: Array | None) -
     True
     """
     known = deviation.shape[-1]
-    seen = None if covariance is None else covariance[..., :known, :known]
+    seen = None if normal_weights is None else normal_weights[..., :known, :]
     uniforms = uniform_moments(deviation, weights[..., :known, :], seen)
-    others = regression(weights, covariance, known)
+    others = regression(weights, normal_weights, known)
     spread = matmul(matmul(others.columns, uniforms.covariance), others.columns.mT)
     mean = others.of_inputs(uniforms.mean, deviation)
     return Moments(mean, spread if others.spread is None else spread + others.spread)
 
 
 @jax.jit
-def posterior_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
+def posterior_moments(deviation: Array, weights: Array, normal_weights: Array | None) -> Moments:
     """Mean and covariance of the uniforms behind observed outputs, each from its own density.
 
     Parameters
     ----------
     deviation : Array, shape (..., d)
     weights : Array, shape (..., d, n)
-    covariance : Array, shape (..., d, d), or None
+    normal_weights : Array, shape (..., d, m), or None
 
     Returns
     -------
@@ -285,26 +284,26 @@ def posterior_moments(deviation: Array, weights: Array, covariance: Array | None
     --------
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import posterior_moments
-    >>> weights, covariance = jnp.array([[1.0, 1.0]]), jnp.array([[1e-2]])
-    >>> found = posterior_moments(jnp.array([1.5]), weights, covariance)
+    >>> weights, noise = jnp.array([[1.0, 1.0]]), jnp.array([[0.1]])
+    >>> found = posterior_moments(jnp.array([1.5]), weights, noise)
     >>> print(f"{found.mean[0]:.3f}")  # two inputs of sum 1.5, neither beyond 1
     0.740
     """
-    moments = uniform_moments(deviation, weights, covariance)
+    moments = uniform_moments(deviation, weights, normal_weights)
     # A uniform is removed by a zero weight, so that all problems have the same shape.
     one_left = 1.0 - jnp.eye(weights.shape[-1], dtype=weights.dtype)
     others = weights[..., None, :, :] * one_left[:, None, :]
 
     def log_density(inputs: Array) -> Array:
         rest = deviation[..., None, :] - inputs[..., None] * weights.mT
-        normal = None if covariance is None else covariance[..., None, :, :]
+        normal = None if normal_weights is None else normal_weights[..., None, :, :]
         return corrected_log_evidence(rest, others, normal)
 
     return moments.corrected(by_own_density(*moments.mean_and_scale, log_density, (-1.0, 1.0)))
 
 
 @jax.jit
-def conditional_moments(deviation: Array, weights: Array, covariance: Array | None) -> Moments:
+def conditional_moments(deviation: Array, weights: Array, normal_weights: Array | None) -> Moments:
     """Mean and covariance of other outputs given the first ones; means relative to the prior means.
 
     Parameters
@@ -313,7 +312,7 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
         Deviations of the known outputs.
     weights : Array, shape (..., d + e, n)
         Weights of all outputs, the known ones first, in units near their own size.
-    covariance : Array, shape (..., d + e, d + e), or None
+    normal_weights : Array, shape (..., d + e, m), or None
 
     Returns
     -------
@@ -329,24 +328,24 @@ def conditional_moments(deviation: Array, weights: Array, covariance: Array | No
     --------
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import conditional_moments
-    >>> weights, covariance = jnp.array([[1.0, 1.0], [1.0, 0.0]]), 1e-2 * jnp.eye(2)
-    >>> found = conditional_moments(jnp.array([1.5]), weights, covariance)
+    >>> weights, noise = jnp.array([[1.0, 1.0], [1.0, 0.0]]), 0.1 * jnp.eye(2)
+    >>> found = conditional_moments(jnp.array([1.5]), weights, noise)
     >>> print(f"{found.mean[0]:.3f}")  # one of two terms of the sum 1.5, observed with noise
     0.740
     """
     known = deviation.shape[-1]
-    moments = output_moments(deviation, weights, covariance)
+    moments = output_moments(deviation, weights, normal_weights)
     # Means of the uniforms from their own densities do not reproduce the known outputs, which
     # matters if an output is nearly determined. So each output also uses its own density.
-    if covariance is not None:
+    if normal_weights is not None:
         rows = [np.append(np.arange(known), j) for j in range(known, weights.shape[-2])]
         parts = jnp.stack([weights[..., row, :] for row in rows], axis=-3)
-        spreads = jnp.stack([covariance[..., row[:, None], row] for row in rows], axis=-3)
+        normals = jnp.stack([normal_weights[..., row, :] for row in rows], axis=-3)
 
         def log_density(outputs: Array) -> Array:
             seen = jnp.broadcast_to(deviation[..., None, :], (*outputs.shape, known))
             values = jnp.concatenate([seen, outputs[..., None]], axis=-1)
-            return corrected_log_evidence(values, parts, spreads)
+            return corrected_log_evidence(values, parts, normals)
 
         own = by_own_density(*moments.mean_and_scale, log_density, (-np.inf, np.inf))
         moments = moments.corrected(own)

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.row_algebra import binary_unit, gram, joined, namespace, norm
+from nn_uq_dist.basics.row_algebra import binary_unit, joined, namespace, norm
 from nn_uq_dist.box_gaussian import log_evidence
 from nn_uq_dist.distributions._contract import Distribution
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
@@ -39,11 +39,6 @@ class Parameters(NamedTuple):
     weights: Array
     normal_weights: Any
 
-    @property
-    def covariance(self) -> Array | None:
-        """Covariance of the normal part."""
-        return None if self.normal_weights is None else gram(self.normal_weights)
-
     def of_outputs(self, chosen: slice) -> "Parameters":
         """The parameters of some outputs."""
         normal = self.normal_weights
@@ -60,17 +55,16 @@ class Parameters(NamedTuple):
 
     def log_density(self, value: Array) -> Array:
         """Log density at outputs."""
-        covariance = self.covariance
         # Outputs so far out that the density is zero in the type, whatever the others are.
         limit = 2.0 * jnp.sum(jnp.abs(self.weights), axis=-1)  # twice: rounding at the edge
-        if covariance is not None:
+        if self.normal_weights is not None:
             # Here the log of the density of the output alone is below the least number.
             scale = norm(self.normal_weights)
             limit = limit + math.sqrt(2.0) * scale * math.sqrt(jnp.finfo(self.loc.dtype).max)
         beyond = jnp.abs(self.deviation(value)) > limit
         # Replaced first: infinite differences would give NaN, in derivatives as well.
         value = jnp.where(beyond, self.loc, value.astype(self.loc.dtype))
-        logs = log_evidence(self.deviation(value), self.weights, covariance)
+        logs = log_evidence(self.deviation(value), self.weights, self.normal_weights)
         logs = logs - jnp.sum(jnp.log(self.unit), axis=-1)
         is_zero = jnp.any(beyond, axis=-1) & ~jnp.isnan(logs)
         return jnp.where(is_zero, -jnp.inf, logs)

@@ -101,8 +101,8 @@ class LinearizedConditional(BoxGaussianDistribution):
         key, sample_shape = checks.as_sampling(key, sample_shape)
         key_inputs, key_normal = random.split(key)
         count = int(np.prod(sample_shape))
-        inputs = input_draws(key_inputs, seen, known.weights, known.covariance, count)
-        others = regression(own.weights, own.covariance, self._known)
+        inputs = input_draws(key_inputs, seen, known.weights, known.normal_weights, count)
+        others = regression(own.weights, own.normal_weights, self._known)
         moved = others.of_inputs(inputs, seen)
         moved = jnp.broadcast_to(moved, (count, *self.shape()))
         rest = own.of_outputs(slice(self._known, None))
@@ -171,6 +171,6 @@ def _log_density(conditional: LinearizedConditional, value: Array) -> Array:
 def _moments(conditional: LinearizedConditional) -> Moments:
     seen, _, own = _seen(conditional)
     others = own.of_outputs(slice(seen.shape[-1], None))
-    found = conditional_moments(seen, own.weights, own.covariance)
+    found = conditional_moments(seen, own.weights, own.normal_weights)
     mean = others.loc + others.unit * found.mean
     return Moments(mean, in_squared_units(found.covariance, others.unit))

@@ -145,7 +145,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         -1.995 -0.097
         """
         deviation, own = _deviation(self, self._fitting_outputs(value))
-        return second_order(deviation, own.weights, own.covariance)
+        return second_order(deviation, own.weights, own.normal_weights)
 
     @property
     def covariance_matrix(self) -> Array:
@@ -163,12 +163,12 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores by quadrature over conditional densities: 48 densities for each output."""
         deviation, own = _deviation(self, self._fitting_outputs(value))
-        weights, covariance = own.weights, own.covariance
+        weights, normal = own.weights, own.normal_weights
         shape = jnp.broadcast_shapes(deviation.shape, self.shape())
         deviation = jnp.broadcast_to(deviation, shape)
         if not self.batch_shape:
             flat = deviation.reshape(-1, shape[-1])
-            return conditional_scores(flat, weights, covariance).reshape(shape)
+            return conditional_scores(flat, weights, normal).reshape(shape)
         count = math.prod(self.batch_shape)
         draws = math.prod(shape[: -len(self.shape())])
         flat = jnp.moveaxis(deviation.reshape(draws, count, shape[-1]), 1, 0)
@@ -177,7 +177,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
             wide = jnp.broadcast_to(part, (*self.batch_shape, *part.shape[-2:]))
             return wide.reshape(count, *part.shape[-2:])
 
-        parts = flat, *jax.tree.map(rows, (weights, covariance))
+        parts = flat, *jax.tree.map(rows, (weights, normal))
         found = lax.map(lambda at: conditional_scores(*at), parts)
         return jnp.moveaxis(found, 0, 1).reshape(shape)
 
@@ -240,5 +240,5 @@ def _deviation(joint: LinearizedJoint, value: Array) -> tuple[Array, Parameters]
 def _covariance(joint: LinearizedJoint) -> Array:
     own = joint.parameters()
     total = gram(own.weights) / 3.0
-    total = total if own.covariance is None else total + own.covariance
+    total = total if own.normal_weights is None else total + gram(own.normal_weights)
     return in_squared_units(total, own.unit)

@@ -202,8 +202,8 @@ class LinearizedInputPosterior:
         """Log density of the observed outputs, shape ``batch_shape``: that of `joint`."""
         if self.input.num_standard_variables[0] == 0:
             return _normals(self).log_density(self.deviation)
-        deviation, weights, covariance, unit = _parts(self)
-        logs = log_evidence(deviation, weights, covariance)
+        deviation, weights, normal_weights, unit = _parts(self)
+        logs = log_evidence(deviation, weights, normal_weights)
         return logs - jnp.sum(jnp.log(unit), axis=-1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Any:
@@ -280,13 +280,13 @@ def _columns(seen: LinearizedInputPosterior) -> tuple[Array, Array]:
 
 @jax.jit
 def _parts(seen: LinearizedInputPosterior) -> tuple[Array, Array, Array | None, Array]:
-    """Deviations, ``W``, and covariance of the normal part if any, in units; and these units."""
+    """Deviations, ``W``, and columns of the normal part if any, in units; and these units."""
     uniform, normal = _columns(seen)
     root = jnp.concatenate([normal, seen.noise], axis=-1)
     unit = binary_unit(norm(jnp.concatenate([uniform, root], axis=-1)))
     root = root / unit[..., None]
-    covariance = gram(root) if root.shape[-1] else None
-    return seen.deviation / unit, uniform / unit[..., None], covariance, unit
+    columns = root if root.shape[-1] else None
+    return seen.deviation / unit, uniform / unit[..., None], columns, unit
 
 
 def moments_of(seen: LinearizedInputPosterior) -> InputMoments:
@@ -340,12 +340,12 @@ def _own(seen: LinearizedInputPosterior, roughly: InputMoments) -> OwnDensity:
     normal = matmul(without, own_normal[..., None, :, :])
     others = jnp.broadcast_to(noise[..., None, :, :], (*without.shape[:-1], noise.shape[-1]))
     columns = jnp.concatenate([normal, others], axis=-1)
-    covariance = gram(columns) if columns.shape[-1] else None
+    noisy = columns if columns.shape[-1] else None
 
     def log_density(values: Array) -> Array:
         before = uniform_sum.logpdf(values, own_weights, scale)
         rest = deviation[..., None, :] - values[..., None] * jacobian.mT
-        return before + corrected_log_evidence(rest, weights, covariance)
+        return before + corrected_log_evidence(rest, weights, noisy)
 
     reach = jnp.abs(own_weights).sum(axis=-1)
     if scale is not None:

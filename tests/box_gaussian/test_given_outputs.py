@@ -44,7 +44,7 @@ def moments_of(values, mass):
 )
 def test_moments_and_draws_against_quadrature(num_inputs, num_outputs, noise, x64):
     points, *rest = problem(np.random.default_rng(4), num_inputs, num_outputs, noise, 4)
-    parts = [jnp.asarray(part) for part in (points, *rest)]
+    parts = [jnp.asarray(part) for part in (points, rest[0], np.linalg.cholesky(rest[1]))]
     found, draws = posterior_moments(*parts), np.asarray(input_draws(KEY, *parts, 4000))
     for index, point in enumerate(points):
         exact, spread = moments_of(*tensor_posterior(point, *rest))
@@ -65,7 +65,8 @@ def test_conditional_moments_against_quadrature(x64):
     root = 0.3 * generator.normal(size=(5, 5))
     covariance = root @ root.T + 0.02 * np.eye(5)
     known = np.array([0.7, -1.1])
-    found = conditional_moments(jnp.asarray(known), jnp.asarray(weights), jnp.asarray(covariance))
+    columns = np.concatenate([root, 0.02**0.5 * np.eye(5)], axis=1)
+    found = conditional_moments(jnp.asarray(known), jnp.asarray(weights), jnp.asarray(columns))
     inputs, mass = tensor_posterior(known, weights[:2], covariance[:2, :2])
     gain = covariance[2:, :2] @ np.linalg.inv(covariance[:2, :2])
     centers = inputs @ weights[2:].T + (known - inputs @ weights[:2].T) @ gain.T
@@ -95,7 +96,7 @@ def test_one_input_is_truncated_normal(scores_beyond, noise, precision):
     """Also where what is observed lies beyond the reach of the box."""
     seen = 1.0 + scores_beyond * noise
     parts = jnp.array([seen], precision), jnp.ones((1, 1), precision)
-    draws = input_draws(KEY, *parts, jnp.full((1, 1), noise**2, precision), 4000)
+    draws = input_draws(KEY, *parts, jnp.full((1, 1), noise, precision), 4000)
     exact = scipy.stats.truncnorm((-1 - seen) / noise, (1 - seen) / noise, seen, noise)
     draws = np.asarray(draws[:, 0], float)
     assert (np.abs(draws) <= 1).all()
@@ -111,7 +112,7 @@ def test_draws_of_many_inputs_are_ranked_like_the_truth(num_inputs, num_outputs,
     scale = noise * np.sqrt((weights**2).sum(1) / 3)
     truth = generator.uniform(-1, 1, (400, num_inputs))
     seen = truth @ weights.T + scale * generator.normal(size=(400, num_outputs))
-    parts = seen.astype(np.float32), weights, np.diag(scale**2).astype(np.float32)
+    parts = seen.astype(np.float32), weights, np.diag(scale).astype(np.float32)
     draws = np.asarray(input_draws(KEY, *(jnp.asarray(part) for part in parts), 9))
     ranks = (draws < truth).sum(0)
     for index in range(0, num_inputs, 5):

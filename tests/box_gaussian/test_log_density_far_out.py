@@ -20,8 +20,8 @@ RELATIVE = {"float64": 1e-3, "float32": 1e-2}
 
 
 def evaluate(points, weights, covariance, dtype):
-    parts = (points, weights, covariance)
-    return np.asarray(log_evidence(*(None if p is None else jnp.asarray(p, dtype) for p in parts)))
+    factor = None if covariance is None else jnp.asarray(np.linalg.cholesky(covariance), dtype)
+    return np.asarray(log_evidence(jnp.asarray(points, dtype), jnp.asarray(weights, dtype), factor))
 
 
 def eight_deviations(generator, weights, covariance, count):

@@ -177,6 +177,26 @@ def test_outputs_that_repeat_a_sum_of_two_inputs(noise, precision):
     np.testing.assert_allclose(joint.log_prob(values), logs, atol=0.11)
 
 
+@pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-5, 1e-9])
+def test_outputs_that_repeat_normal_inputs(noise, precision):
+    """Their sum has all that the inputs say, their difference the noise alone."""
+    if precision == "float32":
+        noise = max(noise, 1e-5)
+    normal = np.concatenate([np.ones((2, 1)), noise * np.eye(2)], axis=1).astype(precision)
+    joint = LinearizedJoint(np.zeros(2, precision), np.zeros((2, 1), precision), normal)
+    values = np.asarray(joint.sample(KEY, (200,)))
+    mean, gap = np.float64(values).mean(axis=1), np.diff(np.float64(values))[:, 0]
+    logs = scipy.stats.norm.logpdf(mean, scale=np.sqrt(1 + noise**2 / 2))
+    logs += scipy.stats.norm.logpdf(gap, scale=noise * np.sqrt(2))
+    np.testing.assert_allclose(joint.log_prob(values), logs, atol=5e-3)
+    slopes = jax.grad(lambda at: joint.log_prob(at).sum())(values) @ np.array([0.5, -0.5])
+    np.testing.assert_allclose(slopes * noise, gap / (2 * noise), atol=5e-3)
+    rest = joint.condition(0, values[0, 0])
+    sd = float(rest.variance[0]) ** 0.5
+    np.testing.assert_allclose(sd, noise * np.sqrt(2), rtol=5e-3)
+    np.testing.assert_allclose(rest.mean[0], values[0, 0], atol=0.01 * sd + 1e-7)
+
+
 @pytest.mark.slow
 def test_noise_of_some_outputs_alone(x64):
     """A normal part of less than full rank, and as many uniforms as outputs."""
