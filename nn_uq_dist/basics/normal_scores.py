@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
-from jax.nn import log_sigmoid
+from jax.nn import log_sigmoid, softplus
 from jax.scipy.special import erf, erfinv, log_ndtr, logsumexp, ndtr, ndtri
 from jax.typing import ArrayLike
 
@@ -27,6 +27,8 @@ from nn_uq_dist.basics.pytree import register_frozen
 _LOG_2 = math.log(2)
 # Scores beyond have no probability in either type, and logarithms of it with a finite slope.
 _FARTHEST = 1e4
+# In place of the power zero of a distribution function, a logarithm.
+_NEARLY_LOGARITHMIC = 1e-30
 _fixed = refused(
     "quantiles of a mixture have derivatives in their normal score, not in the parameters of the "
     "mixture; keep its components and shares known"
@@ -100,7 +102,7 @@ def missing_functions(distribution: dist.Distribution) -> tuple[str, ...]:
         parts = Mixture.of(distribution).parts
         return tuple(dict.fromkeys(sum(map(missing_functions, parts), found)))
     if isinstance(
-        distribution, dist.ExpandedDistribution | dist.TransformedDistribution | _TRUNCATED
+        distribution, dist.ExpandedDistribution | dist.TransformedDistribution | TRUNCATED
     ):
         transforms = getattr(distribution, "transforms", ())
         folds = any(isinstance(part, dist.transforms.AbsTransform) for part in transforms)
@@ -152,7 +154,7 @@ class Mixture:
 
     def normal_score(self, x: Array) -> Array:
         """Normal score, by the mixture of both tails."""
-        scores = jnp.clip(self._of_each(normal_score, x), -_FARTHEST, _FARTHEST)
+        scores = jnp.clip(self.of_each(normal_score, x), -_FARTHEST, _FARTHEST)
         tails = (logsumexp(self.log_shares + log_ndtr(s), axis=-1) for s in (scores, -scores))
         return score_from_log_tails(*tails)
 
@@ -166,9 +168,10 @@ class Mixture:
         def log_density(part: Any, x: Array) -> Array:
             return jnp.where(part.support(x), part.log_prob(x), -jnp.inf)
 
-        return logsumexp(self.log_shares + self._of_each(log_density, x), axis=-1)
+        return logsumexp(self.log_shares + self.of_each(log_density, x), axis=-1)
 
-    def _of_each(self, function: Callable[[Any, Array], Array], x: Array) -> Array:
+    def of_each(self, function: Callable[[Any, Array], Array], x: Array) -> Array:
+        """What a function makes of each component and a value, along the last axis."""
         if not isinstance(self.components, tuple):
             return function(self.components, x[..., None])
         return jnp.stack(jnp.broadcast_arrays(*(function(p, x) for p in self.parts)), axis=-1)
@@ -176,7 +179,7 @@ class Mixture:
 
 @jax.custom_jvp
 def _mixture_value(mixture: Mixture, z: Array) -> Array:
-    values = mixture._of_each(from_normal_score, z)  # noqa: SLF001
+    values = mixture.of_each(from_normal_score, z)
     values = values + jnp.zeros_like(mixture.log_shares)
     low, high = jnp.min(values, axis=-1), jnp.max(values, axis=-1)
     z = jnp.broadcast_to(z, low.shape).astype(low.dtype)
@@ -269,6 +272,34 @@ def _uniform_value(distribution: Any, z: Array) -> Array:
     return jnp.where(z > 0, distribution.high - tail, distribution.low + tail)
 
 
+def _power_law_score(distribution: Any, x: Array) -> Array:
+    power, low, high = distribution.alpha + 1, distribution.low, distribution.high
+    power = jnp.where(power == 0, _NEARLY_LOGARITHMIC, power)
+
+    def log_share(from_end: Array, whole: Array) -> Array:
+        """``log(expm1(a) / expm1(b))`` of two numbers of one sign."""
+        rise = jnp.maximum(from_end, 0) - jnp.maximum(whole, 0)
+        rests = (-jnp.expm1(-jnp.abs(part)) for part in (from_end, whole))
+        return rise + _log(next(rests)) - _log(next(rests))
+
+    whole = power * jnp.log(high / low)
+    lower = log_share(power * jnp.log(x / low), whole)
+    return score_from_log_tails(lower, log_share(power * jnp.log(x / high), -whole))
+
+
+def _power_law_value(distribution: Any, z: Array) -> Array:
+    # From the end with more of the probability: a power of the value is one plus a positive share.
+    power, low, high = distribution.alpha + 1, distribution.low, distribution.high
+    power = jnp.where(power == 0, _NEARLY_LOGARITHMIC, power)
+    whole = jnp.abs(power) * jnp.log(high / low)
+    score = jnp.where(power < 0, -z, z)
+    # The first form has few digits of a small share, and the second overflows.
+    of_large = softplus(whole + jnp.log(-jnp.expm1(-whole)) + log_ndtr(score))
+    of_small = jnp.log1p(ndtr(score) * jnp.expm1(jnp.minimum(whole, 1)))
+    rise = jnp.where(whole < 1, of_small, of_large)
+    return jnp.where(power < 0, high, low) * jnp.exp(rise / power)
+
+
 def _end_scores(distribution: Any) -> tuple[Array | None, Array | None]:
     """Scores of the ends of a truncated distribution, in the distribution before truncation."""
     ends = (getattr(distribution, "low", None), getattr(distribution, "high", None))
@@ -328,7 +359,7 @@ def _transformed_value(distribution: Any, z: Array) -> Array:
     return value
 
 
-_TRUNCATED = (
+TRUNCATED = (
     dist.LeftTruncatedDistribution
     | dist.RightTruncatedDistribution
     | dist.TwoSidedTruncatedDistribution
@@ -373,6 +404,12 @@ _FAMILIES: dict[type, Callable[[Any], Any]] = {
         lambda x: (-1 - one.alpha) * jnp.log(x / one.low),
         lambda t: one.low * jnp.exp(t / (-1 - one.alpha)),
     ),
+    dist.Dagum: lambda one: _as_exponential(
+        lambda x: one.concentration * jnp.log1p((x / one.scale) ** -one.sharpness),
+        lambda t: one.scale * jnp.expm1(t / one.concentration) ** (-1 / one.sharpness),
+        rising=False,
+    ),
+    dist.DoublyTruncatedPowerLaw: _by_functions(_power_law_score, _power_law_value),
     dist.Gumbel: lambda one: _placed(_GUMBEL, one.loc, one.scale),
     dist.HalfNormal: lambda one: _placed(_HALF_NORMAL, 0, one.scale),
     dist.Gamma: lambda one: _placed(Gamma(one.concentration), 0, 1 / one.rate),

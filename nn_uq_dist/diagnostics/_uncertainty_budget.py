@@ -80,7 +80,10 @@ def uncertainty_budget(
     # What the network takes is a linear map of the vector here.
     rows = np.asarray(jax.jacobian(own.taken)(own.mean), np.float64)
     jacobian = np.asarray(exact.jacobian)
-    sensitivities = jacobian @ np.linalg.pinv(rows)
+    # In a unit for each input: the inverse takes rows that are much smaller than others for zero.
+    units = np.abs(rows).max(axis=1)
+    units = np.where(units > 0, units, 1)
+    sensitivities = jacobian @ np.linalg.pinv(rows / units[:, None]) / units
     image = own.base.image(np.concatenate([jacobian, rows]))
     totals, uncertainties = np.split(np.asarray(image.standard_deviation), [len(jacobian)])
     shares = np.asarray(image.correlation)[: len(jacobian), len(jacobian) :] ** 2

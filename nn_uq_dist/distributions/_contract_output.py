@@ -15,7 +15,7 @@ from jax import Array, lax
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics.checks import as_numeric, in_type, require_probabilities
+from nn_uq_dist.basics.checks import as_numeric, in_type, is_concrete, require_probabilities
 from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.normal_tails import score_from_log_tails
 from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
@@ -25,8 +25,9 @@ from nn_uq_dist.distributions._contract import Distribution
 # Normal scores of the ends of the panels. he_k phi is at most about sqrt(phi): 1e-11 at the last.
 _POSITIVE_ENDS = (*np.arange(0.5, 6, 0.5), 6, 7, 8, 10)
 _ENDS = np.array([*(-end for end in _POSITIVE_ENDS[::-1]), 0, *_POSITIVE_ENDS])
-# Shares of the probability outside that coverage intervals are tried with at a time, and how often.
-_SHARES_AT_A_TIME, _ROUNDS = 33, 4
+# Shares of the probability outside that coverage intervals are tried with in each round. The first
+# are many, as a narrow peak lies between two of a few.
+_SHARES_OF_ROUNDS = 257, 65, 65
 
 
 class ValueRule(NamedTuple):
@@ -215,13 +216,14 @@ class OutputDistribution(Distribution):
         Raises
         ------
         ValueError
-            If `probability` is not in (0, 1).
+            If a known `probability` is not in (0, 1).
 
         Notes
         -----
-        Of symmetric distributions with one peak it is the interval between equal tails; of others
-        it is the one of JCGM 101:2008, 5.3.4, found by a search over the lower tail to 1e-5 of its
-        probability.
+        Where the one between equal tails is as short, to rounding, it is taken: that of symmetric
+        distributions with one peak. Of others it is the one of JCGM 101:2008, 5.3.4, found by a
+        search over the lower tail to 1e-5 of its probability. The search begins with 257 intervals,
+        between which it may miss a peak that has less than 1/256 of the probability outside.
 
         Examples
         --------
@@ -231,28 +233,39 @@ class OutputDistribution(Distribution):
         >>> print(waiting.coverage_interval(0.95).round(2))  # from 0 to -log(.05)
         [0. 3.]
         """
-        if not 0 < probability < 1:
+        if is_concrete(probability) and not 0 < probability < 1:
             raise ValueError(
                 f"probability must be between 0 and 1, got {probability}; pass a fraction such as "
                 f"0.95"
             )
         tails = jnp.asarray(1 - probability, self._dtype)
-        low, high = (
-            jnp.zeros(self.batch_shape, self._dtype),
-            jnp.ones(self.batch_shape, self._dtype),
-        )
+        low = jnp.zeros(self.batch_shape, self._dtype)
+        high = jnp.ones_like(low)
         column = (-1, *(1 for _ in self.batch_shape))
-        steps = jnp.linspace(0, 1, _SHARES_AT_A_TIME, dtype=self._dtype).reshape(column)
-        for _ in range(_ROUNDS):
+        for count in _SHARES_OF_ROUNDS:
+            steps = jnp.linspace(0, 1, count, dtype=self._dtype).reshape(column)
             shares = low + (high - low) * steps
-            scores = jnp.stack([ndtri(tails * shares), -ndtri(tails * (1 - shares))])
-            ends = self.from_normal_score(scores)
+            ends = self._interval(tails * shares, tails * (1 - shares))
             width = ends[1] - ends[0]
             best = jnp.argmin(jnp.where(jnp.isnan(width), jnp.inf, width), axis=0)[None]
             found = jnp.take_along_axis(ends, best[None], axis=1)[:, 0]
-            before, after = (jnp.clip(best + k, 0, len(steps) - 1) for k in (-1, 1))
+            before, after = (jnp.clip(best + k, 0, count - 1) for k in (-1, 1))
             low, high = (jnp.take_along_axis(shares, k, axis=0)[0] for k in (before, after))
+        # Rounding must not decide against an end of the support, nor against equal tails.
+        for share in (0, 1, 0.5):
+            below = jnp.full_like(low, share) * tails
+            ends = self._interval(below, tails - below)
+            rounding = 4 * jnp.finfo(self._dtype).eps * jnp.sum(jnp.abs(ends), axis=0)
+            found = jnp.where(
+                jnp.isfinite(rounding) & (jnp.diff(ends - found, axis=0) <= rounding), ends, found
+            )
         return found
+
+    def _interval(self, below: Array, above: Array) -> Array:
+        """The interval between tails; one without a tail ends where the support does."""
+        ends = self.from_normal_score(jnp.stack([ndtri(below), -ndtri(above)]))
+        low, high = self.bounds
+        return jnp.stack([jnp.where(below > 0, ends[0], low), jnp.where(above > 0, ends[1], high)])
 
     def normal_score(self, value: ArrayLike) -> Array:
         r"""Normal score :math:`\Phi^{-1}(F(y))`, from the smaller of the two tails."""

@@ -7,27 +7,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import Array
+from jax import Array, lax
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.normal_scores import from_normal_score
+from nn_uq_dist.basics.normal_scores import MIXTURES, TRUNCATED, Mixture, from_normal_score
+from nn_uq_dist.basics.normal_tails import log_normal_density
+from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
 
-# Closed forms that are differences of nearly equal moments where the spread is small: that of a
-# log-normal distribution of one percent has three digits in float32.
-_CANCELS = (
-    dist.Dagum,
-    dist.LogNormal,
-    dist.LogUniform,
-    dist.Weibull,
-    dist.LeftTruncatedDistribution,
-    dist.RightTruncatedDistribution,
-    dist.TwoSidedTruncatedDistribution,
-)
-# Normal scores of the quadrature. The trapezoidal rule converges exponentially for functions such
-# as these, and only as the fourth power of the distance where a density has a kink.
-_SCORES = np.linspace(-12.5, 12.5, 201)
-_SHARES = np.exp(-(_SCORES**2) / 2) * (_SCORES[1] - _SCORES[0]) / math.sqrt(2 * math.pi)
-# Largest share of the last score in the variance: the tail beyond has about ten times as much.
+# Closed forms that are differences of nearly equal moments where the spread is small.
+_CANCELS = (dist.Dagum, dist.LogUniform, dist.Weibull)
+# Normal scores of the ends of the first panels, and how often these are made anew.
+_ENDS = np.linspace(-12.5, 12.5, 33)
+_ROUNDS = 4
+# Largest share of the last eighth of a score in the variance: the tail beyond has about ten times
+# as much.
 _LAST_SHARE = 1e-7
 
 
@@ -38,35 +31,102 @@ def mean_and_standard_deviation(family: Any) -> tuple[Array, Array]:
     Parameters
     ----------
     family
-        A distribution of NumPyro. Its own moments are taken where it has them in closed form.
-        Others are integrals over the normal score,
-        :math:`\int F^{-1}(\Phi(z))^k \varphi(z)\, dz`.
+        A distribution of NumPyro. Its own moments are taken where it has them in a closed form that
+        keeps its digits; those of a mixture are of its components. Others are integrals over the
+        normal score, :math:`\int F^{-1}(\Phi(z))^k \varphi(z)\, dz`.
     """
     if hasattr(family, "standard_deviation"):
         return family.mean, family.standard_deviation
-    try:
-        # Formulas of NumPyro may mix types, which strict promotion refuses.
-        with jax.numpy_dtype_promotion("standard"):
-            own = family.mean, jnp.sqrt(family.variance)
-    except NotImplementedError:  # NumPyro's word for no closed form
-        own = None
-    if own is None or isinstance(family, _CANCELS):
-        own = _by_quadrature(family, own)
-    is_finite = jnp.isfinite(own[0]) & jnp.isfinite(own[1])
-    mean, sd = (jnp.where(is_finite, part, jnp.inf) for part in own)
+    if isinstance(family, dist.ExpandedDistribution):
+        return mean_and_standard_deviation(family.base_dist)
+    # Formulas of NumPyro may mix types, which strict promotion refuses.
+    with jax.numpy_dtype_promotion("standard"):
+        found = _moments(family)
+    is_finite = jnp.isfinite(found[0]) & jnp.isfinite(found[1])
+    mean, sd = (jnp.where(is_finite, part, jnp.inf) for part in found)
     return mean, sd
 
 
-def _by_quadrature(family: Any, otherwise: tuple[Array, Array] | None) -> tuple[Array, Array]:
-    """Moments by quadrature, or the other ones where a tail reaches beyond it."""
-    dtype = checks.float_dtype(*jax.tree.leaves(family))
-    axes = (-1, *(1 for _ in family.batch_shape))
-    scores, shares = (part.astype(dtype).reshape(axes) for part in (_SCORES, _SHARES))
+def _moments(family: Any) -> tuple[Array, Array]:
+    if isinstance(family, MIXTURES):
+        return _of_mixture(Mixture.of(family))
+    if _is_log_normal(family):
+        normal = family.base_dist
+        mean = jnp.exp(normal.loc + normal.scale**2 / 2)
+        return mean, mean * jnp.sqrt(jnp.expm1(normal.scale**2))
+    if isinstance(family, TRUNCATED):  # NumPyro's formulas have derivatives that are NaN
+        return _by_quadrature(family)
+    try:
+        own = family.mean, family.variance
+    except NotImplementedError:  # NumPyro's word for no closed form
+        return _by_quadrature(family)
+    return (
+        _by_quadrature(family, *own) if isinstance(family, _CANCELS) else (own[0], jnp.sqrt(own[1]))
+    )
+
+
+def _is_log_normal(family: Any) -> bool:
+    return (
+        isinstance(family, dist.TransformedDistribution)
+        and isinstance(family.base_dist, dist.Normal)
+        and [*map(type, family.transforms)] == [dist.transforms.ExpTransform]
+    )
+
+
+def _of_mixture(mixture: Mixture) -> tuple[Array, Array]:
+    """By the law of total variance: no difference of squares."""
+
+    def of_part(part: Any, _: Array) -> Array:
+        return jnp.stack(mean_and_standard_deviation(part))
+
+    means, sds = mixture.of_each(of_part, jnp.zeros(()))
+    shares = jnp.exp(mixture.log_shares)
+    mean = jnp.sum(shares * means, axis=-1)
+    variance = jnp.sum(shares * (sds**2 + (means - mean[..., None]) ** 2), axis=-1)
+    return mean, jnp.sqrt(variance)
+
+
+def _by_quadrature(
+    family: Any, own_mean: Any = jnp.inf, own_variance: Any = jnp.inf
+) -> tuple[Array, Array]:
+    """Moments by quadrature, or its own ones where a tail reaches beyond it."""
+    ends = _ends_of_panels(lax.stop_gradient(family))
+    scores, lengths = gauss_legendre(ends)
+    shares = lengths * jnp.exp(log_normal_density(scores))
+    shares = shares / jnp.sum(shares, axis=0)
     values = from_normal_score(family, scores)
-    mean = jnp.sum(shares * values, axis=0)
-    squares = shares * (values - mean) ** 2
-    variance = jnp.sum(squares, axis=0)
-    last = jnp.maximum(squares[0], squares[-1])
+    # Means far from zero would be rounded more than deviations are.
+    center = lax.stop_gradient(values[len(values) // 2])
+    shift = jnp.sum(shares * (values - center), axis=0)
+    variance = jnp.sum(shares * (values - center - shift) ** 2, axis=0)
+    outermost = from_normal_score(family, ends[jnp.array([0, -1])]) - center - shift
+    last = jnp.max(outermost**2, axis=0) * math.exp(log_normal_density(_ENDS[-1])) / 8
     reaches = jnp.isfinite(variance) & (last <= _LAST_SHARE * variance)
-    others = (jnp.inf, jnp.inf) if otherwise is None else otherwise
-    return jnp.where(reaches, mean, others[0]), jnp.where(reaches, jnp.sqrt(variance), others[1])
+    mean = jnp.where(reaches, center + shift, own_mean)
+    return mean, jnp.sqrt(jnp.where(reaches, variance, own_variance))
+
+
+def _ends_of_panels(family: Any) -> Array:
+    """Panels that are as dense as a quantile function is steep, one of them ending at the median.
+
+    Each has about the same sum of its share of the scores, and of the values with the root of their
+    density as weight: squares of the values have all of it.
+    """
+    dtype = checks.float_dtype(*jax.tree.leaves(family))
+    start = jnp.asarray(_ENDS, dtype).reshape(-1, *(1 for _ in family.batch_shape))
+    start = jnp.broadcast_to(start, (len(_ENDS), *family.batch_shape))
+    shares = jnp.linspace(0, 1, len(_ENDS), dtype=dtype)
+    place = jnp.vectorize(jnp.interp, excluded={0}, signature="(n),(n)->(n)")
+
+    def denser(_: int, ends: Array) -> Array:
+        weight = jnp.exp(-((ends[1:] + ends[:-1]) ** 2) / 16)
+        steps = jnp.diff(from_normal_score(family, ends), axis=0) * weight
+        steps = jnp.abs(jnp.where(jnp.isfinite(steps), steps, 0))
+        whole = jnp.sum(steps, axis=0)
+        steps = steps / jnp.where(whole > 0, whole, 1) + jnp.diff(ends, axis=0) / (2 * _ENDS[-1])
+        below = jnp.cumsum(jnp.concatenate([jnp.zeros_like(ends[:1]), steps]), axis=0)
+        moved = place(shares, (below / below[-1:]).T, ends.T).T
+        return moved.at[0].set(start[0]).at[-1].set(start[-1])
+
+    ends = lax.fori_loop(0, _ROUNDS, denser, start)
+    return jnp.sort(jnp.concatenate([ends, jnp.zeros_like(ends[:1])]), axis=0)

@@ -840,9 +840,9 @@ def _in_one_batch(parts: Sequence[Input]) -> list[Input]:
             )
         if not part.is_vector:
             raise TypeError(
-                f"part {i} must be an input of the vector that the network takes, got {part!r}; "
-                f"pass a dict or a list of the parts to linearize, or add the vectors that are "
-                f"mapped, part.base"
+                f"part {i} must be a uniform or normal input, got {part!r}: only these can be "
+                f"added or joined; pass all parts to linearize in a dict or list, and add or join "
+                f"them in the network"
             )
     batch_shape = checks.broadcast_shapes(
         "the batch shapes of the parts must broadcast",

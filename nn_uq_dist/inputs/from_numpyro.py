@@ -269,8 +269,9 @@ def _of_distribution(name: str, f: dist.Distribution) -> Input:
         return _then(_of_distribution(name, _around(scores, f, scores)), step)
     if isinstance(base, dist.TransformedDistribution):
         return _transformed(name, f, base)
+    kind = f"{type(base).__name__}{f' of {type(family).__name__}' if is_copula else ''}"
     raise UnsupportedFamilyError(
-        f"{name} must be of a supported family, got {type(base).__name__}; pass a "
+        f"{name} must be of a supported family, got {kind}; pass a "
         f"{accepted_families()}, or draw from it: monte_carlo takes any distribution with sample"
     )
 
@@ -323,36 +324,41 @@ def _has_quantiles_entrywise(family: Any) -> bool:
     missing = missing_functions(family)
     if "icdf" in missing or "support" in missing:
         return False
-    if isinstance(family, MIXTURES):
-        return all(_has_quantiles_entrywise(_unwrapped(part)) for part in Mixture.of(family).parts)
-    # NumPyro's beta keeps its parameters in another distribution as well, along an axis of their
-    # own.
     axes = len(family.batch_shape)
-    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(family)]
-    return isinstance(family, dist.Beta) or all(len(shape) <= axes for shape in shapes)
+    parts = jax.tree.leaves(family, is_leaf=_is_special)
+    return all(
+        all(map(_has_quantiles_entrywise, map(_unwrapped, Mixture.of(part).parts)))
+        if isinstance(part, MIXTURES)
+        else isinstance(part, dist.Beta) or jnp.ndim(part) <= axes
+        for part in parts
+    )
+
+
+def _is_special(part: Any) -> bool:
+    """Whether arrays of a distribution have axes of their own: shares, or shapes kept twice."""
+    return isinstance(part, dist.Beta | MIXTURES)
 
 
 def _entrywise(parameters: Any, shape: Shape) -> Any:
     """A pytree of parameters broadcast to one for each entry, as floats."""
-    parameters = _unwrapped(parameters)
-    if isinstance(parameters, dist.Beta):
-        parameters = Beta(parameters.concentration1, parameters.concentration0)
-    if isinstance(parameters, MIXTURES):
-        mixture = Mixture.of(parameters)
-        each = (*shape, mixture.log_shares.shape[-1])
-        components = (
-            tuple(_entrywise(part, shape) for part in mixture.components)
-            if isinstance(mixture.components, tuple)
-            else _entrywise(mixture.components, each)
-        )
-        return Mixture(_entrywise(mixture.log_shares, each), components)
 
-    def one_each(leaf: Any) -> Array:
-        dtype = checks.float_dtype(leaf)
-        checks.require_in_range("parameters", leaf, dtype)
-        return jnp.broadcast_to(jnp.asarray(leaf, dtype), shape)
+    def one_each(part: Any) -> Any:
+        if isinstance(part, dist.Beta):
+            return _entrywise(Beta(part.concentration1, part.concentration0), shape)
+        if isinstance(part, MIXTURES):
+            mixture = Mixture.of(part)
+            each = (*shape, mixture.log_shares.shape[-1])
+            components = (
+                tuple(_entrywise(component, shape) for component in mixture.components)
+                if isinstance(mixture.components, tuple)
+                else _entrywise(mixture.components, each)
+            )
+            return Mixture(_entrywise(mixture.log_shares, each), components)
+        dtype = checks.float_dtype(part)
+        checks.require_in_range("parameters", part, dtype)
+        return jnp.broadcast_to(jnp.asarray(part, dtype), shape)
 
-    return jax.tree.map(one_each, parameters)
+    return jax.tree.map(one_each, _unwrapped(parameters), is_leaf=_is_special)
 
 
 def _transformed(name: str, f: dist.Distribution, base: dist.TransformedDistribution) -> Input:

@@ -171,8 +171,10 @@ class InputMap:
                 if not np.isfinite(np.asarray(step.standard_deviation)).all():
                     raise ValueError(
                         f"{name} must have a finite variance to be linearized, got "
-                        f"{type(step.family).__name__}, which has none; truncate it to what it "
-                        f"can be, or draw from it with monte_carlo"
+                        f"{type(step.family).__name__}, which has none, or one that "
+                        f"{step.standard_deviation.dtype} or the quadrature cannot hold; truncate "
+                        f"it to what it can be, change the units if its squares overflow, or draw "
+                        f"from it with monte_carlo"
                     )
 
     @property

@@ -55,6 +55,20 @@ def test_correlated_inputs_are_in_their_own_units():
     )
 
 
+def test_units_of_any_size(precision):
+    """A capacitor and a frequency: a picofarad and a gigahertz."""
+    f = {
+        "C": nuq.Input.student_t(jnp.array([4.7e-12]), 2e-14, 9.0),
+        "freq": dist.LogNormal(jnp.log(jnp.array([1e9])), 0.01).to_event(1),
+    }
+    rows = uncertainty_budget(nuq.linearize(lambda x: 2 * np.pi * x["freq"] * x["C"], f))
+    frequency = 1e9 * np.exp(0.01**2 / 2)
+    spreads = np.array([2e-14 * np.sqrt(9 / 7), frequency * np.sqrt(np.expm1(0.01**2))])
+    parts = 2 * np.pi * np.array([frequency, 4.7e-12]) * spreads
+    np.testing.assert_allclose(rows["contribution"][:2], parts, rtol=2e-5)
+    np.testing.assert_allclose(rows["share"][:2], parts**2 / (parts**2).sum(), rtol=4e-5)
+
+
 def test_what_is_refused():
     batch = nuq.linearize(lambda x: x, nuq.Input.box(jnp.zeros((3, 2)), 1.0))
     with pytest.raises(TypeError, match=r"without a batch, got .* such as linearization\[0\]"):

@@ -78,6 +78,35 @@ def test_gradients(name, x64):
     check_grads(jax.jit(value), arguments, order=1, modes=["rev"], rtol=1e-5)
 
 
+def test_coverage_intervals_without_a_tail_end_with_the_support(precision):
+    steep = as_output_distribution(dist.Beta(jnp.asarray(2.0, precision), 0.2))
+    low, high = np.float64(steep.coverage_interval(0.95))
+    assert high == 1
+    assert scipy.stats.beta(2, 0.2).sf(low) == pytest.approx(0.95, rel=1e-5)
+    low, high = steep.coverage_interval(0.05)
+    assert low < high == 1
+
+
+@pytest.mark.parametrize("probability", [0.05, 0.5, 0.95])
+def test_coverage_intervals_of_a_flat_density_have_equal_tails(probability, precision):
+    flat = as_output_distribution(
+        dist.Uniform(jnp.asarray([4.0, -1.0], precision), jnp.array([6.0, 2.0]))
+    )
+    tails = np.array([[1 - probability], [1 + probability]]) / 2
+    known = np.array([4, -1]) + np.array([2, 3]) * tails
+    np.testing.assert_allclose(flat.coverage_interval(probability), known, rtol=1e-6)
+
+
+def test_coverage_interval_of_a_narrow_peak(precision):
+    """Of the mixture the peak alone matters: of its share, so much is asked for."""
+    means, scales = jnp.asarray([0.0, 10.0, 5.0], precision), jnp.array([1.0, 1e-3, 2.0])
+    shares = dist.Categorical(probs=jnp.array([0.4, 0.06, 0.54]))
+    peaked = as_output_distribution(dist.MixtureSameFamily(shares, dist.Normal(means, scales)))
+    low, high = np.float64(peaked.coverage_interval(0.05))
+    known = 2e-3 * scipy.stats.norm.ppf(0.5 + 0.5 * 0.05 / 0.06)
+    assert high - low == pytest.approx(known, rel=5e-3)
+
+
 @pytest.mark.parametrize("probability", [0.5, 0.95])
 def test_shortest_coverage_intervals(probability, precision):
     """Ends have the same density, or one of them is an end of the support."""
@@ -94,5 +123,7 @@ def test_shortest_coverage_intervals(probability, precision):
     np.testing.assert_allclose(
         ends, box.icdf(np.array([1 - probability, 1 + probability]) / 2), atol=2e-3
     )
+    traced = jax.jit(box.coverage_interval)(probability)
+    np.testing.assert_allclose(traced, ends, rtol=1e-5)
     with pytest.raises(ValueError, match="probability must be between 0 and 1, got 95; pass a"):
         box.coverage_interval(95)

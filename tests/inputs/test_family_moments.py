@@ -1,16 +1,19 @@
 """Means and standard deviations of univariate families, against SciPy's."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from scipy import stats
+from scipy import integrate, special, stats
 
 import nn_uq_dist as nuq
 from nn_uq_dist.inputs._family_moments import mean_and_standard_deviation
 
 EXP, SIGMOID = dist.transforms.ExpTransform(), dist.transforms.SigmoidTransform()
+CUBE = dist.transforms.PowerTransform(3.0)
 FAMILIES = {
     "log-normal of one percent": (
         lambda: dist.LogNormal(0.3, 0.01),
@@ -34,8 +37,43 @@ FAMILIES = {
     "power law": (lambda: dist.LowerTruncatedPowerLaw(-6.0, 1.0), stats.pareto(5)),
     "Gompertz": (lambda: dist.Gompertz(1.0, 2.0), stats.gompertz(1, 0, 0.5)),
     "soft Laplace": (lambda: dist.SoftLaplace(0.0, 1.0), stats.hypsecant()),
+    "very narrow log-normal": (
+        lambda: dist.LogNormal(20.0, 1e-4),
+        stats.lognorm(1e-4, 0, np.exp(20)),
+    ),
+    "exponential of a normal": (
+        lambda: dist.TransformedDistribution(dist.Normal(20.0, 1e-4), EXP),
+        stats.lognorm(1e-4, 0, np.exp(20)),
+    ),
+    "double power law": (
+        lambda: dist.DoublyTruncatedPowerLaw(-3.0, 1e-3, 1e3),
+        stats.truncpareto(2, 1e6, 0, 1e-3),
+    ),
+    "rising power law": (
+        lambda: dist.DoublyTruncatedPowerLaw(2.0, 1e-3, 1.0),
+        stats.powerlaw(3),
+    ),
+    "logarithmic power law": (
+        lambda: dist.DoublyTruncatedPowerLaw(-1.0, 1e-3, 1e3),
+        stats.loguniform(1e-3, 1e3),
+    ),
+    "Dagum": (lambda: dist.Dagum(1.0, 3.5, 1.0), stats.burr(3.5, 1)),
+    "heavy Dagum": (lambda: dist.Dagum(2.0, 2.2, 1.0), stats.burr(2.2, 2)),
     "half-normal": (lambda: dist.HalfNormal(2.0), stats.halfnorm(0, 2)),
 }
+
+
+def _step_moments(known):
+    """Of ``1 / (1 + exp(-100 x))``."""
+    ends = [-40, -1, -0.1, 0, 0.1, 1, 40]
+
+    def moment(order):
+        def part(x):
+            return special.expit(100 * x) ** order * known.pdf(x)
+
+        return sum(integrate.quad(part, *panel, epsabs=1e-13)[0] for panel in pairwise(ends))
+
+    return moment(1), np.sqrt(moment(2) - moment(1) ** 2)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -48,19 +86,101 @@ def test_moments(name, precision):
 
 
 @pytest.mark.parametrize(
+    ("make", "known"),
+    [
+        (
+            lambda: dist.RelaxedBernoulliLogits(0.01, 0.0),
+            _step_moments(stats.logistic()),
+        ),
+        (
+            lambda: dist.TransformedDistribution(dist.Normal(60.0, 100.0), SIGMOID),
+            _step_moments(stats.norm(0.6, 1)),
+        ),
+        (
+            lambda: dist.TransformedDistribution(dist.Beta(0.5, 0.5), CUBE),
+            (5 / 16, np.sqrt(231 / 1024 - 25 / 256)),
+        ),
+    ],
+)
+def test_steep_transforms(make, known, precision):
+    np.testing.assert_allclose(mean_and_standard_deviation(make()), known, rtol=2e-5)
+
+
+@pytest.mark.parametrize(
     "make",
     [
         lambda: dist.Cauchy(0.0, 1.0),
         lambda: dist.StudentT(2.0),
         lambda: dist.Pareto(1.0, 2.0),
         lambda: dist.LowerTruncatedPowerLaw(-2.5, 1.0),
+        lambda: dist.LowerTruncatedPowerLaw(-3.01, 2.0),
         lambda: dist.TruncatedCauchy(0.0, 1.0, low=0.0),
         lambda: dist.TransformedDistribution(dist.Normal(0.0, 1.0), [EXP, EXP]),
     ],
 )
 def test_families_without_variance_are_refused(make):
-    with pytest.raises(ValueError, match=r"^f must have a finite variance .* monte_carlo"):
+    with pytest.raises(
+        ValueError, match=r"^f must have a finite variance .* none, or one that float"
+    ):
         nuq.linearize(lambda x: x, make().expand([1]).to_event(1))
+
+
+def _correlated(family):
+    return dist.GaussianCopula(family, correlation_matrix=jnp.eye(2))
+
+
+def _truncated(high):
+    return lambda low: stats.truncnorm(low, high)
+
+
+def two(component, *shares):
+    return dist.MixtureSameFamily(dist.Categorical(probs=jnp.array(shares)), component)
+
+
+def test_mixtures(precision):
+    """Moments of components keep their digits."""
+    for component, known in (
+        (dist.LogNormal(jnp.zeros(2), 1e-3), stats.lognorm(1e-3)),
+        (dist.Weibull(jnp.ones(2), 100.0), stats.weibull_min(100)),
+    ):
+        mean, sd = mean_and_standard_deviation(two(component, 0.5, 0.5))
+        np.testing.assert_allclose([mean, sd], [known.mean(), known.std()], rtol=3e-5)
+
+
+@pytest.mark.parametrize("make", [lambda part: part.to_event(1), _correlated])
+def test_transforms_of_families_with_axes_of_their_own(make, precision):
+    f = {
+        "beta": make(dist.TransformedDistribution(dist.Beta(0.5 * jnp.ones(2), 0.5), CUBE)),
+        "mixture": make(
+            dist.TransformedDistribution(
+                two(dist.Normal(jnp.array([[-1.0, 1.0]] * 2), 0.1), 0.3, 0.7), EXP
+            )
+        ),
+    }
+    lin = nuq.linearize(lambda x: jnp.stack([x["beta"][1], x["mixture"][0]]), f)
+    parts = [stats.lognorm(0.1, 0, np.exp(at)) for at in (-1, 1)]
+    first, second = (0.3 * parts[0].moment(k) + 0.7 * parts[1].moment(k) for k in (1, 2))
+    np.testing.assert_allclose(lin.mean, [5 / 16, first], rtol=2e-5)
+    known = [231 / 1024 - 25 / 256, second - first**2]
+    np.testing.assert_allclose(lin.variance, known, rtol=5e-5)
+
+
+def test_gradients(precision):
+    """Against differences of SciPy's moments, and without NaN on the way."""
+    cases = (
+        (lambda s: dist.LogNormal(0.0, s), stats.lognorm, 1e-4),
+        (lambda s: dist.TruncatedNormal(0.0, 1.0, low=s, high=9.0), _truncated(9), 8.0),
+        (lambda s: dist.TruncatedNormal(0.0, 1.0, low=s, high=16.0), _truncated(16), 15.0),
+        (lambda s: dist.Weibull(1.0, s), stats.weibull_min, 50.0),
+    )
+    with jax.debug_nans(True):
+        for make, known, at in cases:
+            found = jax.jacrev(lambda s, make=make: mean_and_standard_deviation(make(s)))(at)
+            step = 1e-3 * at
+            ends = [
+                np.array([part.mean(), part.std()]) for part in map(known, (at - step, at + step))
+            ]
+            np.testing.assert_allclose(found, (ends[1] - ends[0]) / (2 * step), rtol=1e-2)
 
 
 def test_linear_networks_have_exact_moments(precision):

@@ -367,3 +367,9 @@ def test_means_that_float32_rounds_are_named():
 def test_numbers_that_overflow_are_refused(make):
     with pytest.raises(ValueError, match=r"at most 3.4e\+38.*got 1e\+39.*jax_enable_x64"):
         make()
+
+
+def test_other_shapes_are_added_in_the_network():
+    other = nuq.Input.arcsine([0.0], 1.0)
+    with pytest.raises(TypeError, match=r"only these can be added or joined; pass all parts to"):
+        nuq.Input.box([0.0], 1.0) + other
