@@ -173,6 +173,7 @@ def of_conditional(d, y):
     return d.log_prob(y), d.sample(KEY, (3,)), d.mean, d.covariance_matrix
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["joint", "gaussian_copula"])
 @pytest.mark.parametrize("name", ["linear", "box", "corrected"])
 def test_joints(name, kind):
@@ -191,6 +192,7 @@ def test_joints(name, kind):
         check(joint.entropy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["marginals", "joint", "gaussian_copula"])
 def test_compiled_with_the_network(name):
     def log_prob(mean):
@@ -217,6 +219,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_copulas_of_other_distributions(name):
     copula = nuq.GaussianCopulaJoint(FAMILIES[name](), numbers([1, 0.5], [0.5, 1]))
@@ -285,6 +288,7 @@ def test_answers_with_runs_of_the_network(name):
 
 
 @pytest.mark.viz
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear", "corrected"])
 def test_tables_and_figures(name):
     dtype = numbers().dtype.name
@@ -330,6 +334,7 @@ def program(kind, y):
     numpyro.sample("y", output.to_event(1) if kind == "marginals" else output, obs=y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["marginals", "joint"])
 def test_inference(kind):
     y, own = numbers(0.5, 0.1), partial(program, kind)

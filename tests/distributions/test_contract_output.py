@@ -107,6 +107,7 @@ def test_coverage_interval_of_a_narrow_peak(precision):
     assert high - low == pytest.approx(known, rel=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("probability", [0.5, 0.95])
 def test_shortest_coverage_intervals(probability, precision):
     """Ends have the same density, or one of them is an end of the support."""

@@ -42,6 +42,7 @@ def require_sound(case: Case, bounds, seed: int, count: int = NUM_DRAWS) -> None
     assert np.all(np.mean(draws[:, None] <= b, axis=0) >= q - margin)
 
 
+@pytest.mark.slow
 def test_no_bound_is_violated_by_draws():
     for seed in range(12):
         case = random_case(seed)

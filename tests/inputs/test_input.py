@@ -317,7 +317,7 @@ ERRORS = (
     (lambda: Input.triangular(np.zeros(2), np.ones(3)), r"low \(2,\), high \(3,\)"),
     (Input.join, "Input.join must have parts, got none"),
     (lambda: Input.join(BOX, ZEROS), "part 1 must be an nn_uq_dist.Input, got ndarray; pass nn"),
-    (lambda: Input.join(MAPPED), "part 0 must be an input of the vector .* pass a dict"),
+    (lambda: Input.join(MAPPED), "part 0 must be a uniform or normal input, .* in a dict or list"),
     (lambda: MAPPED.network_input(np.zeros(2)), r"x must have shape \(\.\.\., 1\), got shape"),
 )
 
