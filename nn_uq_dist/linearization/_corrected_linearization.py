@@ -72,7 +72,9 @@ class CorrectedLinearization(LinearModel):
         Share of the variance of the differences that a polynomial of the inputs does not explain; 1
         where none was used.
     own_scale : Array, shape batch_shape + (N_y,) or None
-        Standard deviations of normal distributions that stand in for outputs without sensitivity.
+        Standard deviations of normal variables that are added to the linear outputs: in place of
+        outputs without sensitivity, and small ones, in proportion to what no function of the linear
+        output explains, so that no output of the network has density zero.
 
     Examples
     --------
@@ -285,8 +287,11 @@ class CorrectedLinearization(LinearModel):
         slopes: FloatArray = np.asarray(self._map.parameters[2])
         network = np.asarray(self.pairs.network, np.float64).reshape(self.pairs.num_samples, -1)
         bend = np.log(slopes[..., [0, -1]] / slopes.mean(axis=-1, keepdims=True))
-        own = np.zeros(bend.shape[:-1]) if self.own_scale is None else np.asarray(self.own_scale)
-        rows = zip(network.T, bend.reshape(-1, 2), own.ravel() > 0, strict=True)
+        # As wide as the network's where it stands in, else less than the linear output.
+        of_linear = np.asarray(self.linearization.image().standard_deviation)
+        own = np.zeros_like(of_linear) if self.own_scale is None else np.asarray(self.own_scale)
+        stands_in = own > of_linear
+        rows = zip(network.T, bend.reshape(-1, 2), stands_in.ravel().tolist(), strict=True)
         return tuple("; ".join(_remarks_on(*row)) for row in rows)
 
 

@@ -22,7 +22,7 @@ from nn_uq_dist.paired_samples import (
     map_from_draws,
     map_from_pairs,
 )
-from nn_uq_dist.paired_samples.corrected_map import settled_knots
+from nn_uq_dist.paired_samples.corrected_map import settled_knots, unexplained_share
 from nn_uq_dist.paired_samples.score_bins import by_outputs, differences
 from nn_uq_dist.sampling import PairedDraws
 from nn_uq_dist.sampling.weighted_sample import Mask
@@ -38,6 +38,9 @@ _LEAST_RATIO = 0.01
 # Roundings of its mean that the standard deviation of a linear output must comprise: with fewer,
 # the knots of a map cannot be told apart.
 _FEWEST_STEPS = 50.0
+# Share of what is unexplained that makes the linear output softer. With 1 densities of outputs with
+# hard ends are up to 1.2 times as far off, with .1 tails beyond 100 pairs are too thin.
+_SOFTER = 0.3
 # Cheap draws for each draw of the network, and bounds on their number.
 _DRAWS_PER_PAIR = 32
 _FEWEST_DRAWS, _MOST_DRAWS = 2**15, 2**17
@@ -55,10 +58,14 @@ def require_enough(num_finite: int) -> None:
         )
 
 
-def _stand_in(linearization: "Linearization", network: FloatArray) -> Array | None:
-    """Scales of normals for outputs without sensitivity, as wide as the network's; else zero.
+def _own_scale(
+    linearization: "Linearization", linear: FloatArray, network: FloatArray
+) -> tuple[Array | None, Mask]:
+    """Standard deviations of the normals that linear outputs get, and where these stand in.
 
-    None if there are no such outputs.
+    They stand in for outputs without sensitivity, as wide as the network's. Others get one in
+    proportion to what no function of the linear output explains: there the ends of its support are
+    not those of the network's. None if there is nothing to add.
     """
     image = linearization.image()
     constant = np.asarray(image.is_constant)
@@ -69,11 +76,14 @@ def _stand_in(linearization: "Linearization", network: FloatArray) -> Array | No
     own = np.asarray(image.standard_deviation, np.float64)
     lost = (own < _FEWEST_STEPS * float(jnp.finfo(dtype).eps) * np.abs(loc)) & (own < spread / 4)
     without = constant | lost
-    if not without.any():
-        return None
+    share = unexplained_share(linear, network, float(jnp.finfo(dtype).eps)).reshape(loc.shape)
+    stands_in = without.ravel()
+    if not (without | (share > 0)).any():
+        return None, stands_in
     # An output that is constant in all draws gets a negligible width.
     spread = np.maximum(spread, 1e-6 * np.maximum(np.abs(loc), 1))
-    return jnp.asarray(np.where(without, spread, 0.0), dtype)
+    scale = np.where(without, spread, _SOFTER * share * own)
+    return jnp.asarray(scale, dtype), stands_in
 
 
 def _spread(network: FloatArray) -> FloatArray:
@@ -118,6 +128,8 @@ class _Outputs(NamedTuple):
         Whether a normal distribution without draws stands in for the linear output, ``(J,)``.
     offset, scale
         The linear output in the network's unit is ``offset + scale * linear``, both ``(J,)``.
+    averages
+        Of the linear outputs over the bins, ``(m, J)``.
     """
 
     columns: NDArray[np.intp]
@@ -129,6 +141,7 @@ class _Outputs(NamedTuple):
     stands_in: Mask
     offset: FloatArray
     scale: FloatArray
+    averages: FloatArray
 
     def standardized(self, linear: FloatArray) -> FloatArray:
         """Draws of the linear outputs in their unit; without draws their mean, 0."""
@@ -150,18 +163,24 @@ def correction(
     finite = np.isfinite(network)
     require_enough(min(finite.sum(axis=0), default=0))
     network = np.where(finite, network, np.nan)
-    own_scale = _stand_in(linearization, network)
+    linear = np.asarray(pairs.linear, np.float64).reshape(count, -1)
+    own_scale, stands_in = _own_scale(linearization, linear, network)
     distribution = linearization.marginals(own_scale)
     # Quantiles of the deviations, as those far from zero have few digits.
-    deviation = linearization.moved(-linearization.loc, 0.0).marginals(own_scale)
+    centered = linearization.moved(-linearization.loc, 0.0)
+    deviation = centered.marginals(own_scale)
     moments = (distribution.mean, distribution.standard_deviation, deviation.mean)
     mean, sd, shift = (np.asarray(part, np.float64).ravel() for part in moments)
     center, unit = np.nanmean(network, axis=0), _spread(network)
     unit = np.where(unit > 0, unit, sd)
     draws, offset, scale = (network - center) / unit, (mean - center) / unit, sd / unit
-    stands_in = np.zeros(sd.size, bool) if own_scale is None else np.ravel(own_scale) > 0
     bins = ScoreBins.for_samples(count)
     quantiles = _quantiles(deviation, shift, sd, bins)
+    of_linear = quantiles
+    if own_scale is not None:  # the draws have no such part
+        kept = jnp.where(stands_in.reshape(own_scale.shape), own_scale, 0)
+        of_linear = _quantiles(centered.marginals(kept), shift, sd, bins)
+    averages = np.where(stands_in, 0, bins.averages(of_linear.at_nodes.T))
     images, slopes = np.empty((2, *quantiles.at_knots.shape))
     unexplained = np.ones(sd.size)
 
@@ -169,8 +188,8 @@ def correction(
     masks, group = np.unique(finite, axis=1, return_inverse=True)
     for k, used in enumerate(masks.T):
         columns = np.flatnonzero(group == k)
-        parts: Any = (mean, sd, stands_in, offset, scale)
-        own = (part[columns] for part in parts)
+        parts: Any = (mean, sd, stands_in, offset, scale, averages)
+        own = (part[..., columns] for part in parts)
         outputs = _Outputs(columns, used, quantiles.of(columns), draws[used][:, columns], *own)
         found = _paired_maps(outputs, bins, pairs, cheap_draws)
         images[columns], slopes[columns], unexplained[columns] = found
@@ -200,14 +219,14 @@ def _paired_maps(
     """Values and slopes at the knots, ``(J, k)``, and the `unexplained` shares, ``(J,)``.
 
     Outputs that saturate, or grow exponentially, are no polynomials of the inputs, but increasing
-    functions of them are. So the draws alone give a first map; moved back by it, outputs may be
+    functions of them are. So the draws give a first map; moved back by it, outputs may be
     predicted better than as they are. Each output is taken as it is predicted better.
     """
-    columns, finite, quantiles, network, *_, offset, scale = outputs
+    columns, finite, quantiles, network, *_, offset, scale, of_linear = outputs
     size = scale.size
     raw = np.asarray(pairs.linear, np.float64).reshape(pairs.num_samples, -1)[:, columns]
     linear = outputs.standardized(raw)
-    first = map_from_draws(network, quantiles, bins)
+    first = map_from_draws(network, linear[finite], quantiles, bins)
     ends = quantiles.at_knots[:, [0, -1]].T
 
     def inverse(values: FloatArray) -> FloatArray:
@@ -234,7 +253,6 @@ def _paired_maps(
     column = np.arange(size) + size * is_bent
     offset, scale = np.where(is_bent, 0, offset), np.where(is_bent, 1, scale)
 
-    of_linear = np.where(outputs.stands_in, 0, bins.averages(quantiles.at_nodes.T))
     averages = offset + scale * of_linear
     noise = None
     if surface is not None:

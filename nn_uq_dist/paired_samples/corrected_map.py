@@ -44,6 +44,12 @@ _REACH = 4.0
 _DRAWS_OF_PRODUCT = 50
 # How far beyond the draws a tail may reach, in units of the span of the outermost draws.
 _BEYOND_DRAWS, _SPACINGS = 10.0, 5
+# Probability that one of as many draws is beyond what counts as the end of a base without ends.
+_UNLIKELY = 0.02
+# Standard deviation of differences of normal scores up to which ranks are the same.
+_SAME_RANKS = 0.003
+# Rounding errors of the largest output up to which a rest is none.
+_ROUNDINGS = 16.0
 
 type Knots = tuple[FloatArray, FloatArray, FloatArray]
 
@@ -94,15 +100,21 @@ class Control(NamedTuple):
     noise: FloatArray | None = None
 
 
-def map_from_draws(draws: FloatArray, linear: LinearQuantiles, bins: ScoreBins) -> MonotoneSpline:
-    """Find the map from the network's draws alone.
+def map_from_draws(
+    draws: FloatArray, linear: FloatArray, quantiles: LinearQuantiles, bins: ScoreBins
+) -> MonotoneSpline:
+    """Find the map from the network's draws alone, or through them where both ranks are the same.
+
+    An increasing function of the linear output takes order statistics to order statistics. So it is
+    known at the draws, without the noise of their quantiles.
 
     Parameters
     ----------
-    draws
-        Outputs in units of their standard deviations, shape ``(n, J)``.
-    linear
-        Quantiles of the linear outputs.
+    draws, linear
+        Outputs of the network and linear outputs, in units of their standard deviations, ``(n,
+        J)``.
+    quantiles
+        Of the linear outputs.
     bins
         The bins.
 
@@ -111,10 +123,11 @@ def map_from_draws(draws: FloatArray, linear: LinearQuantiles, bins: ScoreBins) 
     >>> import numpy as np
     >>> from nn_uq_dist.paired_samples import LinearQuantiles, ScoreBins, map_from_draws
     >>> bins = ScoreBins.for_samples(400)
-    >>> linear = LinearQuantiles(bins.nodes[None], bins.knots[None])
-    >>> found = map_from_draws(np.random.default_rng(0).normal(size=(400, 1)), linear, bins)
-    >>> print(found(np.array([[0.0]])).round(1))
-    [[-0.]]
+    >>> quantiles = LinearQuantiles(bins.nodes[None], bins.knots[None])
+    >>> linear = np.random.default_rng(0).normal(size=(400, 1))
+    >>> found = map_from_draws(np.sinh(linear), linear, quantiles, bins)
+    >>> print(found(np.array([[1.0]])).round(3))  # sinh(1) = 1.1752
+    [[1.175]]
     """
     averages = sample_averages(draws, bins).T
 
@@ -123,8 +136,59 @@ def map_from_draws(draws: FloatArray, linear: LinearQuantiles, bins: ScoreBins) 
 
     (noise,) = by_outputs(of_some, bins, len(draws), draws)
     noise = _shrunk(noise)
-    model = CurveAverages(bins, *linear)
-    return _spline(model, fit_curve(model, averages, noise, np.zeros_like(averages)), linear)
+    model = CurveAverages(bins, *quantiles)
+    curve = fit_curve(model, averages, noise, np.zeros_like(averages))
+    knots, images, slopes = _spline(model, curve, quantiles).parameters
+    for j in np.flatnonzero(_rank_differences(linear, draws) < _SAME_RANKS):
+        images[j], slopes[j] = _through(np.sort(linear[:, j]), np.sort(draws[:, j]), knots[j])
+    return MonotoneSpline(knots, images, slopes)
+
+
+def _rank_differences(linear: FloatArray, draws: FloatArray) -> FloatArray:
+    """Standard deviations of the differences of both normal scores; infinite for constants."""
+    from scipy.special import ndtri
+
+    ranks = (np.argsort(np.argsort(part, axis=0), axis=0) for part in (linear, draws))
+    one, other = (ndtri((rank + 0.5) / len(draws)) for rank in ranks)
+    found = np.sqrt(np.mean((one - other) ** 2, axis=0))
+    return np.where(np.ptp(linear, axis=0) > 0, found, np.inf)
+
+
+def _through(x: FloatArray, y: FloatArray, knots: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Values and slopes at the knots of a curve through points, straight beyond the outer ones."""
+    from scipy.interpolate import PchipInterpolator
+
+    x, kept = np.unique(x, return_index=True)
+    y = y[kept]
+    curve = PchipInterpolator(x, y)
+    values, slopes = curve(np.clip(knots, x[0], x[-1])), curve(np.clip(knots, x[0], x[-1]), 1)
+    some = min(_SPACINGS, x.size) - 1
+    for end, inner, beyond in ((0, some, knots < x[0]), (-1, -1 - some, knots > x[-1])):
+        slope = (y[end] - y[inner]) / (x[end] - x[inner])
+        values[beyond], slopes[beyond] = y[end] + slope * (knots[beyond] - x[end]), slope
+    for k in range(1, values.size):  # equal draws
+        values[k] = max(values[k], np.nextafter(values[k - 1], np.inf))
+    return values, np.maximum(slopes, np.finfo(np.float64).tiny)
+
+
+def unexplained_share(linear: FloatArray, network: FloatArray, eps: float) -> FloatArray:
+    """What no smooth function of the linear output explains, in standard deviations, ``(J,)``.
+
+    From the distances of draws to the lines between their neighbors (T. Gasser, L. Sroka and C.
+    Jennen-Steinmetz, Biometrika 73 (1986)); 0 where these may be roundings, which are `eps` at one.
+    Outputs that are NaN do not count.
+    """
+    order = np.argsort(linear, axis=0, kind="stable")
+    x, y = (np.take_along_axis(part, order, axis=0) for part in (linear, network))
+    width = x[2:] - x[:-2]
+    place = (x[1:-1] - x[:-2]) / np.where(width > 0, width, 1)
+    beside = y[1:-1] - place * y[2:] - (1 - place) * y[:-2]
+    squares = beside**2 / (1 + place**2 + (1 - place) ** 2)
+    count = np.maximum(np.isfinite(squares).sum(axis=0), 1)
+    rest = np.sqrt(np.nansum(squares, axis=0) / count)
+    total = np.nanstd(network - np.nanmin(network, axis=0), axis=0)
+    share = np.minimum(rest / np.where(total > 0, total, 1), 1)
+    return np.where(rest > _ROUNDINGS * eps * np.nanmax(np.abs(network), axis=0), share, 0)
 
 
 def map_from_pairs(
@@ -296,6 +360,7 @@ def settled_knots(
     """
     x, wanted, slopes = knots
     y = held(wanted, draws, scores)
+    ends = np.where(np.isfinite(ends), ends, _likely_ends(x, scores, draws.size))
     x, y, slopes = _resolved((x, y, np.where(y == wanted, slopes, np.nan)), dtype)
     # A value that was moved has the slope of the chords around it.
     moved = np.isnan(slopes)
@@ -325,10 +390,21 @@ def held(wanted: FloatArray, draws: FloatArray, scores: FloatArray) -> FloatArra
     return np.clip(wanted, low, high)
 
 
+def _likely_ends(x: FloatArray, scores: FloatArray, count: int) -> FloatArray:
+    """Quantiles of the base that few of as many draws exceed, on lines through the outer knots."""
+    from scipy.special import ndtri
+
+    last = ndtri(_UNLIKELY / count) * np.array([1, -1])
+    rise = (x[[1, -1]] - x[[0, -2]]) / (scores[[1, -1]] - scores[[0, -2]])
+    found: FloatArray = x[[0, -1]] + rise * (last - scores[[0, -1]])
+    return found
+
+
 def _reaching(knots: Knots, draws: FloatArray, ends: FloatArray) -> FloatArray:
     """Slopes with which the image of the linear output's support holds the draws.
 
-    If those of the fit do not, it gets some room beyond them: an outermost spacing of the draws.
+    If those of the fit do not, it gets some room beyond them: an outermost spacing of the draws. Of
+    a base without ends the part counts that draws are likely to be in.
     """
     (x, y, slopes), ordered = knots, np.sort(draws)
     slopes = slopes.copy()

@@ -337,6 +337,69 @@ def test_densities_of_functions_of_one_direction(name):
     assert (np.diff(rises.astype(int)) == -1).sum() == 1
 
 
+INCREASING = {
+    "tanh": lambda s: jnp.tanh(1.5 * s),
+    "logistic": lambda s: jax.nn.sigmoid(2 * s + 1),
+    "sinh": jnp.sinh,
+    "exp": jnp.exp,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("num_inputs", [6, 12])
+@pytest.mark.parametrize("name", INCREASING)
+def test_increasing_functions_of_a_sum(name, num_inputs):
+    """The mean log density at quantiles is that of the exact distribution to a thousandth."""
+    weights = np.random.default_rng(num_inputs).normal(size=(1, num_inputs)) / num_inputs**0.5
+    function, f = INCREASING[name], nuq.Input.box(np.zeros(num_inputs), half_width=1.5)
+    levels = (np.arange(4000)[:, None] + 0.5) / 4000
+    of_sum = nuq.linearize(lambda x: weights @ x, f).marginals()
+    at = of_sum.icdf(levels)
+    slopes = jax.vmap(jax.grad(lambda s: function(s[0])))(at)
+    exact = of_sum.log_prob(at) - jnp.log(slopes)
+    losses = []
+    for key in range(3):
+        lin, pairs = pairs_of(lambda x: function(weights @ x), f, 1000, jax.random.key(key))
+        losses.append(jnp.mean(exact - lin.corrected(pairs).marginals().log_prob(function(at))))
+    assert 1000 * np.mean(losses) < 1.5
+    assert 1000 * np.max(losses) < 4
+
+
+def test_no_output_of_the_network_has_density_zero():
+    """Beyond the pairs, and beyond what they would let the linear output's support become."""
+    rng = np.random.default_rng(0)
+    first, second = 1.5 * rng.normal(size=(16, 3)) / 3**0.5, rng.normal(size=(1, 16)) / 4
+
+    def net(x):
+        return second @ jnp.tanh(first @ x + 0.5)
+
+    lin, pairs = pairs_of(net, nuq.Input.box(np.zeros(3, np.float32), half_width=1.5), 100)
+    corrected = lin.corrected(pairs)
+    assert 0 < corrected.own_scale[0] < 0.3 * lin.variance[0] ** 0.5
+    fresh = draws_of(net, lin.input, 20_000)
+    logs = np.asarray(corrected.marginals().log_prob(fresh))
+    assert np.isfinite(logs).all()
+    assert logs.min() > -100
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_a_linear_network_keeps_its_support(offset, precision):
+    weights = np.random.default_rng(0).normal(size=(3, 6)).astype(precision)
+
+    def net(x):
+        return weights @ x + np.asarray(offset, precision)
+
+    lin, pairs = pairs_of(net, nuq.Input.box(np.ones(6, precision), half_width=0.5), 100)
+    corrected = lin.corrected(pairs)
+    assert corrected.own_scale is None
+    expected = lin.marginals().support
+    eps = 50 * np.finfo(precision).eps * (1 + offset)
+    for end in ("lower_bound", "upper_bound"):
+        found = getattr(corrected.marginals().support, end)
+        np.testing.assert_allclose(found, getattr(expected, end), atol=1e-5 + eps)
+
+
 def test_fresh_draws_lie_within_the_support():
     """The steep end of a bounded output, beyond the largest draw."""
 
