@@ -16,6 +16,9 @@ from nn_uq_dist.inputs import Input
 
 # Fewest draws of which the standard errors are good, and most runs.
 _LEAST_DRAWS, _MOST_RUNS = 100, 10**10
+# Kurtosis above which fewer draws than these may not carry the variance, if indices have errors.
+# With 50, up to a tenth are beyond 4.5 errors: an index of .05 rests on a twentieth of them.
+_RARE, _FEWEST_CARRYING = 6.0, 150
 _MOST_OUTPUTS = 5  # that are printed
 
 
@@ -132,7 +135,8 @@ def sobol_indices(
     Warns
     -----
     RuntimeWarning
-        If outputs are NaN or infinite. Indices from them are NaN.
+        If outputs are NaN or infinite: indices from them are NaN. If an output is the same in all
+        runs, or few of them carry its variance: its errors are NaN.
 
     Notes
     -----
@@ -149,7 +153,8 @@ def sobol_indices(
     In simulations (Ishigami's function, Sobol's g, products and sums of up to 8 inputs) the
     estimates of an index were within 1.96 of them in 92% of the cases or more with 1000 draws, in
     86% or more with 100; the least for a skewed output. They are too large where an index is nearly
-    0 or 1 and known well, and too small if few draws dominate the variance.
+    0 or 1 and known well. They are NaN for outputs with a kurtosis above 6 if fewer than 150 draws
+    carry the variance, which is their number over the kurtosis.
 
     References
     ----------
@@ -199,6 +204,8 @@ def sobol_indices(
             constant = np.flatnonzero(unit == 0)
             unit = np.where(unit > 0, unit, np.nan)
             a, b = (first - origin) / unit, (second - origin) / unit
+            squares = np.square(np.concatenate([a, b]) - (a.mean(axis=0) + b.mean(axis=0)) / 2)
+            kurtosis = (squares**2).mean(axis=0) / squares.mean(axis=0) ** 2
             found += 0 * unit[:, None]
             for group in random:
                 mixed = space.run(np.where(of_variable == group, z[1], z[0]))
@@ -209,6 +216,15 @@ def sobol_indices(
             f"{num_bad} of {space.num_runs * flat.num_outputs} network outputs drawn are NaN or "
             f"infinite, and indices of these outputs are NaN; check the network over the range of "
             f"its input"
+        )
+    carrying = 2 * num_draws / kurtosis
+    few = np.flatnonzero((kurtosis > _RARE) & (carrying < _FEWEST_CARRYING))
+    found[2:, few] = np.nan
+    if few.size:
+        listed = ", ".join(f"{flat.structure.names[k]} ({carrying[k]:.0f})" for k in few)
+        checks.warn(
+            f"fewer than {_FEWEST_CARRYING} draws carry the variance of outputs {listed}: their "
+            f"indices are rough, and their errors, which so few do not tell, NaN; raise num_runs"
         )
     if constant.size:
         checks.warn(

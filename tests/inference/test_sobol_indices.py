@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+import scipy.stats
 
 import nn_uq_dist as nuq
 from tests.counting import CountedNetwork
@@ -112,6 +113,25 @@ def test_dependent_inputs_are_one_group():
     f = {"image": together, "gain": dist.Uniform(1.0, 2.0)}
     names = found(lambda x: x["image"] * x["gain"], f, num_runs=400).input_names
     assert names == ["gain", "image[0], ..., image[3]"]
+
+
+def test_errors_that_few_draws_tell_are_nan():
+    """Of a rare event few draws have the variance; the index of a part of it rests on fewer."""
+    f = nuq.Input.normal(jnp.zeros(2), 1.0)
+
+    def network(x):
+        return jnp.stack([jnp.where(x.sum() > limit, 1.0, 0.0) for limit in (2.0, 4.0)])
+
+    with pytest.warns(RuntimeWarning, match=r"carry the variance of outputs y\[1\] \(\d+\)"):
+        result = found(network, f, num_runs=5000)
+    assert np.isnan(result.first_order_error[1]).all()
+    assert np.isnan(result.total_error[1]).all()
+    # P(x0 + x1 > 2 | x0) is the distribution function of x0 - 2: a quadrature.
+    score = np.linspace(-8, 8, 4001)
+    density = scipy.stats.norm.pdf(score) * (score[1] - score[0])
+    share = scipy.stats.norm.sf(2.0, scale=2**0.5)
+    exact = (density @ scipy.stats.norm.cdf(score - 2) ** 2 - share**2) / (share * (1 - share))
+    assert (np.abs(result.first_order[0] - exact) < 4 * result.first_order_error[0]).all()
 
 
 def test_outputs_that_are_not_finite_do_not_touch_others():
