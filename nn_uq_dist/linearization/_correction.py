@@ -175,11 +175,14 @@ def correction(
     unit = np.where(unit > 0, unit, sd)
     draws, offset, scale = (network - center) / unit, (mean - center) / unit, sd / unit
     bins = ScoreBins.for_samples(count)
-    quantiles = _quantiles(deviation, shift, sd, bins)
-    of_linear = quantiles
-    if own_scale is not None:  # the draws have no such part
+    if own_scale is None:
+        quantiles = of_linear = _quantiles(deviation, shift, sd, bins)
+    else:  # the draws have no such part; both at once are one program
         kept = jnp.where(stands_in.reshape(own_scale.shape), own_scale, 0)
-        of_linear = _quantiles(centered.marginals(kept), shift, sd, bins)
+        both = centered.marginals(jnp.stack([own_scale, kept]))
+        of_both = _quantiles(both, np.tile(shift, 2), np.tile(sd, 2), bins)
+        halves = np.arange(2 * sd.size).reshape(2, -1)
+        quantiles, of_linear = (of_both.of(half) for half in halves)
     averages = np.where(stands_in, 0, bins.averages(of_linear.at_nodes.T))
     images, slopes = np.empty((2, *quantiles.at_knots.shape))
     unexplained = np.ones(sd.size)
