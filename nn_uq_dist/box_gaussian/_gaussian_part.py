@@ -138,16 +138,24 @@ def normal_factor(weights: Array, normal_weights: Array, known: int | None = Non
     eps = float(jnp.finfo(factor.dtype).eps)
     pivots = jnp.diagonal(factor, axis1=-2, axis2=-1)
     regular = jnp.all((pivots > 16.0 * eps * norm(normal_weights))[..., :known], axis=-1)
+    shape = (*jnp.broadcast_shapes(factor.shape[:-2], total.shape[:-1]), *factor.shape[-2:])
     own = (eps**0.3125 * total)[..., None] * jnp.eye(total.shape[-1], dtype=total.dtype)
-    nudged = triangular(joined([normal_weights, own[..., :known]]))
-    return jnp.where(regular[..., None, None], factor, nudged)
+
+    def nudged() -> Array:
+        moved = triangular(joined([normal_weights, own[..., :known]]))
+        return jnp.where(regular[..., None, None], factor, moved)
+
+    # A second factorization, which nearly all distributions do without, takes as long as the first.
+    found: Array = lax.cond(jnp.all(regular), lambda: jnp.broadcast_to(factor, shape), nudged)
+    return found
 
 
 def triangular(columns: Array) -> Array:
     """A lower triangular factor, its diagonal not negative, of the product with the transpose."""
-    few = columns.shape[-2] - columns.shape[-1]
-    if few > 0:
-        columns = joined([columns, jnp.zeros_like(columns[..., :1]).repeat(few, axis=-1)])
+    missing = columns.shape[-2] - columns.shape[-1]
+    if missing > 0:
+        none = jnp.zeros_like(columns[..., :1]).repeat(missing, axis=-1)
+        columns = joined([columns, none])
     factor = jnp.linalg.qr(columns.mT, mode="r").mT
     sign = jnp.where(jnp.diagonal(factor, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)
     return factor * sign[..., None, :]

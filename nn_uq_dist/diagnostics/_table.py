@@ -51,7 +51,7 @@ def table(
         Of a corrected linearization each has a column ``+-``, a standard error: the root of the sum
         of two squares, that of `paired_statistics` for the same pairs, and the difference from its
         value, which shows what a map of the linear output cannot follow, such as folds and point
-        masses. 95% intervals hold in 95% to 100% of the cases. NaN with fewer than about ten pairs,
+        masses. 95% intervals held in 94% to 99% of the cases. NaN with fewer than about ten pairs,
         and where fewer than one of the pairs would lie beyond a limit or quantile, or short of it:
         there the map is extrapolated, and `nn_uq_dist.failure_probability` is right.
 

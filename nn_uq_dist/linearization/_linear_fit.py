@@ -21,14 +21,13 @@ from nn_uq_dist.basics.row_algebra import namespace, norm
 from nn_uq_dist.inputs import LinearImage
 from nn_uq_dist.linearization._correction import require_enough
 from nn_uq_dist.paired_samples import Ridge
+from nn_uq_dist.paired_samples.corrected_map import ROUNDINGS
 from nn_uq_dist.sampling import PairedDraws
 
 # Variance that the prior expects the coefficients to explain, over that of what they leave.
 _EXPLAINED = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 # Size of the largest remainders, in variances, at which half of the uniform part becomes normal.
 _LARGE = 3.0
-# Rounding errors of the largest output up to which remainders are no noise.
-_ROUNDINGS = 16.0
 
 
 class LinearFit(NamedTuple):
@@ -109,7 +108,7 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
         standard = _batch_first(xp, (inputs - loc) / scale, batch_shape)
         shift, slopes, rest = _nearest(xp, standard, differences)
         slopes = slopes / scale[..., None, :]
-    size = _ROUNDINGS * float(jnp.finfo(dtype).eps) * xp.max(abs(network), axis=0)
+    size = ROUNDINGS * float(jnp.finfo(dtype).eps) * xp.max(abs(network), axis=0)
     size = xp.reshape(size, (*batch_shape, 1, -1))
     rest = xp.where(xp.max(abs(rest), axis=-2, keepdims=True) > size, rest, 0)
     return LinearFit(*(xp.asarray(part, dtype) for part in (shift, slopes, rest)))

@@ -49,7 +49,7 @@ _UNLIKELY = 0.02
 # Standard deviation of differences of normal scores up to which ranks are the same.
 _SAME_RANKS = 0.003
 # Rounding errors of the largest output up to which a rest is none.
-_ROUNDINGS = 16.0
+ROUNDINGS = 16.0
 
 type Knots = tuple[FloatArray, FloatArray, FloatArray]
 
@@ -188,7 +188,7 @@ def unexplained_share(linear: FloatArray, network: FloatArray, eps: float) -> Fl
     rest = np.sqrt(np.nansum(squares, axis=0) / count)
     total = np.nanstd(network - np.nanmin(network, axis=0), axis=0)
     share = np.minimum(rest / np.where(total > 0, total, 1), 1)
-    return np.where(rest > _ROUNDINGS * eps * np.nanmax(np.abs(network), axis=0), share, 0)
+    return np.where(rest > ROUNDINGS * eps * np.nanmax(np.abs(network), axis=0), share, 0)
 
 
 def map_from_pairs(
