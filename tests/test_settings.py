@@ -296,7 +296,7 @@ def test_tables_and_figures(name):
     for joint in (own.joint(), own.gaussian_copula()):
         diagnostics.joint_summary(own, draws, KEY, joint, **NO_BAR)
     diagnostics.summary(own, draws, quantiles=[0.1], tails=[0.1], **NO_BAR)
-    diagnostics.table(own, limits=0.5, **NO_BAR)
+    diagnostics.table(own, limits=0.5)
     diagnostics.sensitivity(own)
     diagnostics.to_datatree(own, draws, key=KEY, num_analytic_draws=100, **NO_BAR)
     plots.plot_calibration(own, draws, **NO_BAR)
