@@ -2,9 +2,12 @@
 
 from contextlib import contextmanager
 from functools import cache, partial
+from pathlib import Path
 
 import jax
 import jax.monitoring
+
+_MOST_MEMORY_MAPS = 20_000
 
 # Code that is optimized less, but compiled in half of the time: what JAX's own option
 # `JAX_DISABLE_MOST_OPTIMIZATIONS` sets, under which `make test` runs.
@@ -59,3 +62,14 @@ def counted_compilations():
         yield compiled
     finally:
         _open_counts.pop()
+
+
+def drop_many_programs():
+    """Free compiled programs, but not before there are many.
+
+    Each of them holds two or three memory maps, and at the system's limit (65,530 by default on
+    Linux) XLA crashes.
+    """
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or maps.read_bytes().count(b"\n") > _MOST_MEMORY_MAPS:
+        jax.clear_caches()

@@ -2,14 +2,13 @@
 
 import os
 import sys
-from pathlib import Path
 
 import jax
 import numpyro
 import pytest
 from hypothesis import HealthCheck, settings
 
-MOST_MEMORY_MAPS = 20_000
+from tests.compiling import drop_many_programs
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # read by Matplotlib when a test first imports it
 numpyro.enable_validation()  # the default of NumPyro from 0.22 on
@@ -91,12 +90,6 @@ def _close_figures():
 
 @pytest.fixture(scope="module", autouse=True)
 def _drop_compiled_programs():
-    """Free compiled programs between test modules, but not before there are many.
-
-    What one module compiled, the next ones use. But each program holds two or three memory maps,
-    and at the system's limit (65,530 by default on Linux) XLA crashes.
-    """
+    """Free compiled programs between test modules: what one module compiled, the next ones use."""
     yield
-    maps = Path("/proc/self/maps")
-    if not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MEMORY_MAPS:
-        jax.clear_caches()
+    drop_many_programs()

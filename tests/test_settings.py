@@ -18,7 +18,7 @@ from numpyro.infer.autoguide import AutoNormal
 
 import nn_uq_dist as nuq
 from nn_uq_dist import diagnostics, distributions, error_analysis, inputs, plots
-from tests.compiling import jit
+from tests.compiling import drop_many_programs, jit
 
 KEY = jax.random.key(0)
 NO_BAR = {"progress": False}
@@ -29,6 +29,7 @@ WEIGHTS = np.random.default_rng(0).normal(size=(2, 5, 5))
 def _settings(precision):
     with jax.debug_nans(True), jax.numpy_dtype_promotion("strict"):
         yield
+    drop_many_programs()  # no two cases share programs
 
 
 def numbers(*values):

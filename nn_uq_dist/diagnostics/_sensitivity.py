@@ -36,8 +36,8 @@ def sensitivity(
     linearization
         The linearized network, whose indices are closed forms; or any other `LinearModel`, whose
         indices are estimated from 65,536 of its draws, without running the network. They are those
-        of the model, not of the network: a correction moves each linear output by an increasing
-        map, so where the tangent does not show an input, the corrected model does not either.
+        of the model, not of the network: for the corrected model what does not depend linearly on
+        an input is noise.
     input_names, output_names
         Names of the inputs and outputs, the coordinates. Default: their keys where they come in
         dicts and other structures, else ``f[0]``, ... and ``y[0]``, ...

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray, evaluated_now
 from nn_uq_dist.basics.pytree import entries, register_frozen
-from nn_uq_dist.basics.row_algebra import in_squared_units
+from nn_uq_dist.basics.row_algebra import in_squared_units, matvec
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.distributions import (
     CorrectedMarginal,
@@ -58,7 +58,7 @@ class CorrectedLinearization(LinearModel):
     object is an immutable pytree, and may be passed to ``jit``.
 
     Traced pairs, as those of a model that makes the correction anew, are not mapped: then there are
-    `joint` and `input_posterior`, and `transform` and what follows it below are ``None``.
+    `joint`, draws and `input_posterior`; `transform` and what follows it below are ``None``.
 
     Attributes
     ----------
@@ -204,7 +204,7 @@ class CorrectedLinearization(LinearModel):
     def _map(self) -> MonotoneSpline:
         if self.transform is None:
             raise TypeError(
-                "pairs must hold numbers for marginals, moments, draws and remarks, got traced "
+                "pairs must hold numbers for marginals, moments and remarks, got traced "
                 "ones; call corrected outside of jit, or take corrected.joint(...) inside a model"
             )
         return self.transform
@@ -262,18 +262,19 @@ class CorrectedLinearization(LinearModel):
         return fit, self.linearization.moved(fit.shift, fit.slopes)
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
-        """Draw inputs, and the outputs of the linear model for them, each moved by its map.
+        """Draw inputs, and the outputs of the linear model of `joint` for them, its noise included.
 
-        Single outputs have the distributions of `marginals`; together they depend on each other as
-        the linear outputs do. Draws of `gaussian_copula` have the network's correlations.
+        Means, standard deviations and correlations are those of the network, to the accuracy of the
+        pairs. Draws of `gaussian_copula` have the distributions of `marginals` as well.
         """
-        transform = self._map
-        key_inputs, key_own = jax.random.split(checks.as_key("key", key))
-        inputs, linear = self.linearization.sample_pairs(key_inputs, sample_shape)
-        if self.own_scale is not None:
-            own = jnp.asarray(self.own_scale, linear.dtype)
-            linear = linear + own * jax.random.normal(key_own, linear.shape, linear.dtype)
-        return inputs, transform(linear)
+        fit, moved = self._nearest
+        key_inputs, key_noise = jax.random.split(checks.as_key("key", key))
+        inputs, outputs = moved.sample_pairs(key_inputs, sample_shape)
+        if fit.noise is not None:
+            columns = jnp.asarray(fit.noise.normal_weights, outputs.dtype)
+            shape = (*outputs.shape[:-1], columns.shape[-1])
+            outputs = outputs + matvec(columns, jax.random.normal(key_noise, shape, outputs.dtype))
+        return inputs, outputs
 
     def __getitem__(self, index: Any) -> "CorrectedLinearization":
         """Return the model at some entries of the batch, indexed as a NumPy array of that shape."""

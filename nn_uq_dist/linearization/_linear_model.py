@@ -304,8 +304,7 @@ class LinearModel(abc.ABC):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw outputs of the model, shape ``sample_shape + batch_shape + (N_y,)``.
 
-        They are those of `sample_pairs`. A corrected model keeps the dependence of its tangent:
-        draws of its `gaussian_copula` have the network's correlations.
+        They are those of `sample_pairs`.
 
         Parameters
         ----------

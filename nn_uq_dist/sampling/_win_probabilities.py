@@ -35,8 +35,8 @@ def win_probabilities(draws: Any, *, key: jax.Array | None = None) -> PairedEsti
         Joint draws of the outputs, shape ``(n, ..., N_y)``, from `monte_carlo` or from any joint
         distribution, such as ``linear.joint(noise_scale=0.1).sample(key, (n,))``.
         Or a model, such as a `Linearization` or a corrected one: then it is drawn from. The
-        estimate is that of the model from 100,000 draws, whose outputs depend on each other as
-        those of the tangent do, and the standard error says nothing about this.
+        estimate is that of the model from 100,000 draws, and the standard error says nothing about
+        its distance from the network.
         Or the result of `paired_draws`: then the estimate is for the network, with the linear model
         as control variate, and has a smaller standard error than from the network's draws alone.
     key

@@ -457,11 +457,46 @@ def test_traced_pairs_make_no_map():
         lambda model: model.marginals().mean,
         lambda model: model.covariance,
         lambda model: model.gaussian_copula().mean,
-        lambda model: model.sample(KEY),
         lambda model: model.remarks,
     ):
         with pytest.raises(TypeError, match=r"pairs must hold numbers for marginals.*got traced"):
             of_traced_pairs(call)(1.1)
+
+
+def twisted(x):
+    """Outputs whose correlation is negative at the mean and positive over the range."""
+    return jnp.stack([x[0], x[1] + x[0] - 2 * jnp.tanh(5 * x[0])])
+
+
+BENT = {
+    "twisted": twisted,
+    "folded": lambda x: jnp.stack([x[0] ** 2 + 0.1 * x[1], jnp.exp(x[0]) + x[1]]),
+    "saturated": lambda x: jnp.tanh(3 * jnp.stack([x[0] + x[1], x[0] - 0.2 * x[1], x[1]])),
+    "flat": lambda x: jnp.stack([jax.nn.relu(x[0] - 0.5) + 0.01 * x[1], x[0] - x[1]]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BENT)
+def test_one_dependence(name):
+    """Draws, joint distribution, copula and covariance have the correlation of the network."""
+    lin, pairs = pairs_of(BENT[name], nuq.Input.box(jnp.zeros(2), 1.0), 1000)
+    model = lin.corrected(pairs)
+    plain = nuq.monte_carlo(BENT[name], lin.input, jax.random.key(1), 100_000, progress=False)
+    expected = np.corrcoef(np.asarray(plain, np.float64).T)
+    joint, copula = model.joint(), model.gaussian_copula()
+    found = [
+        model.correlation,
+        *(np.corrcoef(of.sample(KEY, (20_000,)).T) for of in (joint, copula)),
+    ]
+    inputs, draws = model.sample_pairs(KEY, (20_000,))
+    found.append(np.corrcoef(draws.T))
+    np.testing.assert_allclose(np.stack(found), expected[None] + np.zeros((4, 1, 1)), atol=0.05)
+    error = draws.std(axis=0) / 20_000**0.5
+    assert np.all(np.abs(draws.mean(axis=0) - joint.mean) < 5 * error)
+    # The inputs are those of the outputs.
+    slopes = model.joint().weights @ inputs.T
+    assert np.corrcoef(slopes[1], draws[:, 1])[0, 1] > 0.5
 
 
 @pytest.mark.slow
