@@ -4,6 +4,7 @@ A claim rests on what was looked for: by these draws, and by the search before.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,10 @@ _LARGEST_EXCESS = 0.05
 # Of the population: the share that may weigh more than all draws, errors by which its estimate may
 # be larger, and errors that are taken off the second moment that it implies.
 _MOST_HEAVIER, _MOST_LARGER, _ERRORS_OF_SECOND = 0.05, 3.5, 2.0
+# By which share the estimate of the search may differ: mixtures are adapted to their own draws.
+_ADAPTED = 0.1
+# Draws beyond a corner found afterwards that show it, and how many may weigh more than all others.
+_LEAST_OF_CORNER, _MOST_OF_CORNER = 4, 0.5
 # Level of the bounds, and the chance that the reach is too large.
 _LEVEL, _MISSED = 0.95, 0.01
 # Farther than the largest number of runs reaches, which is 19.
@@ -84,7 +89,7 @@ class FinalSample:
         z = mixture.draw(rng, count)
         outputs = self._space.run(z)
         fails = self._limits.fails(outputs)
-        log_weights = -0.5 * np.sum(z**2, axis=1) - mixture.log_density(z)
+        log_weights = _log_weights(mixture, z)
         weights = np.exp(log_weights)[:, None]
         terms = weights * (fails - self._control)
         hits = weights * fails
@@ -139,15 +144,23 @@ class FinalSample:
 
 
 def claims(
-    search: FailureSearch, final: FinalSample, mixture: NormalMixture
+    search: FailureSearch,
+    final: FinalSample,
+    mixture: NormalMixture,
+    probes: Sequence[Sequence[FloatArray]],
 ) -> dict[str, NDArray[Any]]:
-    """What can be claimed, for all limits: the estimate, judged by all that the search has seen."""
+    """What can be claimed, for all limits: the estimate, judged by all that the search has seen.
+
+    Probes are, for each target, draws beyond corners that were found after the mixture was made.
+    """
     limits, probability, error = search.limits, final.probability, final.standard_error
     # Where nearly all fails, what does not may be in no draw.
     is_sure = (probability > 0.5) & (final.num_plain - final.plain_hits < _FEW_PLAIN)
     error = np.where(is_sure, np.maximum(error, 1 / max(final.num_plain, 1)), error)
     expected, expected_error = search.probability
-    converged = agree(probability, expected, np.hypot(error, expected_error), probability)
+    converged = agree(
+        probability, expected, np.hypot(error, expected_error), _ADAPTED * probability
+    )
     converged &= final.effective_draws >= LEAST_EFFECTIVE
     seldom = final.plain_hits < _ENOUGH_PLAIN
     for column in np.flatnonzero(converged).tolist():
@@ -159,8 +172,16 @@ def claims(
             error[column] = max(error[column], excess * probability[column])
             converged[column] = excess < _LARGEST_EXCESS
         converged[column] &= largest < _LARGEST_WEIGHT
-    for target in search.targets:
+    for target, beyond in zip(search.targets, probes, strict=True):
         number = target.number
+        if seldom[number] and converged[number]:
+            most = final.log_weights(number).max()
+            heavier = [
+                np.mean(_log_weights(mixture, z) > most)
+                for z in beyond
+                if len(z) >= _LEAST_OF_CORNER
+            ]
+            converged[number] = max(heavier, default=0) <= _MOST_OF_CORNER
         if seldom[number] and len(target.population.points) and probability[number]:
             implied, agrees = _by_population(target, final, mixture, error[number])
             error[number] = max(error[number], implied)
@@ -181,6 +202,11 @@ def claims(
     }
 
 
+def _log_weights(mixture: NormalMixture, points: FloatArray) -> FloatArray:
+    logs: FloatArray = -0.5 * np.sum(points**2, axis=1) - mixture.log_density(points)
+    return logs
+
+
 def _by_population(
     target: Target, final: FinalSample, mixture: NormalMixture, error: float
 ) -> tuple[float, bool]:
@@ -192,7 +218,7 @@ def _by_population(
     """
     population, number = target.population, target.number
     points, probability = population.points, final.probability[number]
-    log_weights = -0.5 * np.sum(points**2, axis=1) - mixture.log_density(points)
+    log_weights = _log_weights(mixture, points)
     terms = np.exp(log_weights - math.log(probability))
     # Steps that were not taken repeat a point. Few points say it only to within their own errors.
     second = terms.mean() - _ERRORS_OF_SECOND * terms.std() / math.sqrt(

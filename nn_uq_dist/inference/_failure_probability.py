@@ -22,6 +22,8 @@ _LEAST_RUNS, _MOST_RUNS = 500, 10**10
 # Share of the runs on rays to the most probable failing input, and the probability above which
 # what does not fail is counted.
 _RAYS_SHARE, _OFTEN = 0.02, 0.5
+# Share of the runs for climbs that look for regions that the mixture does not know.
+_PROBES_SHARE = 0.02
 # Outputs that are NaN are told of if they are at least this part of the probability.
 _LEAST_NAN = 0.001
 # Runs of each limit that is searched for on its own, and least draws of the estimate.
@@ -186,14 +188,14 @@ def failure_probability(
     The variables of the input become standard normal ones :math:`z`, uniform ones by
     :math:`2 \Phi(z) - 1`. The search draws them with standard deviations of 1 to 3.5, and goes on
     by subset simulation (S. K. Au and J. L. Beck, Probabilistic Engineering Mechanics 16, 2001).
-    Tangents at failing draws give half-spaces, with probabilities of their own; a mixture of
-    standard normal distributions beyond them has bounded weights where they hold all that fails (A.
-    B. Owen, Y. Maximov and M. Chertkov, Electron. J. Stat. 13, 2019). To it come normal
-    distributions fitted to failing draws, and to slopes where draws are few for the number of
-    variables (C. M. Stein, Ann. Stat. 9, 1981). The mixture is drawn from in rounds and made anew;
-    draws of all rounds have weights over all their mixtures. Failing draws that no half-space holds
-    lead to further ones. The last mixture is the :math:`q` of the estimate from `n` new draws, 3%
-    of which are the input's own and 4% wider ones.
+    Tangents at failing draws give half-spaces, and corners where several components have to fail
+    together; a mixture of standard normal distributions beyond them has bounded weights where they
+    hold all that fails (A. B. Owen, Y. Maximov and M. Chertkov, Electron. J. Stat. 13, 2019). To it
+    come normal distributions fitted to failing draws, and to slopes where draws are few for the
+    number of variables (C. M. Stein, Ann. Stat. 9, 1981). The mixture is drawn from in rounds and
+    made anew; draws of all rounds have weights over all their mixtures. Failing draws that no
+    corner holds, and climbs from new draws, lead to further ones. The last mixture is the :math:`q`
+    of the estimate from `n` new draws, 3% of which are the input's own and 4% wider ones.
 
     .. math:: \hat P = \frac{1}{n} \sum_i \frac{\phi(z_i)}{q(z_i)}
         1[g(z_i) > l], \qquad z_i \sim q.
@@ -202,10 +204,11 @@ def failure_probability(
     :math:`(\sum w_i)^2 / \sum w_i^2` fail; if one has 10% of all weight; if the Pareto distribution
     of their largest weights has a shape of .7 or more, so that the standard error cannot be trusted
     (A. Vehtari et al., J. Mach. Learn. Res. 25, 2024); if the estimate of the search differs by
-    more than half of the probability and 4.5 standard errors; if the one of the subset simulation
-    is larger by 3.5; or if 5% of its failing inputs would weigh more than any draw. A small region
-    without a slope toward it that no run has entered shows in none of these, nor a half-space
-    beyond `reach`.
+    more than a tenth of the probability and 4.5 standard errors; if the one of the subset
+    simulation is larger by 3.5; if 5% of its failing inputs would weigh more than any draw; or if
+    half of the draws would beyond a corner to which climbs lead that were made after the mixture. A
+    small region without a slope toward it that no run has entered shows in none of these, nor a
+    half-space beyond `reach`.
 
     Examples
     --------
@@ -231,6 +234,9 @@ def failure_probability(
         space = StandardSpace(flat, limits.read, num_runs, bar.update)
         search = FailureSearch(space, limits, num_runs, rng)
         mixture = search.proposal()
+        # What did not choose the mixture may contradict it.
+        for_each = _PROBES_SHARE * num_runs / len(search.targets)
+        probes = [search.contradictions(target, for_each) for target in search.targets]
         known = search.candidates(), search.nearest()
         points = design_points(space, limits, *known, _RAYS_SHARE * num_runs)
         expected = search.probability[0]
@@ -249,7 +255,7 @@ def failure_probability(
             f"{nan:.1g}, and {rarest}; NaN counts as no failure: check "
             f"the network over the range of its input"
         )
-    values = claims(search, final, mixture)
+    values = claims(search, final, mixture, probes)
     draws, weights = final.failing_draws()
     with np.errstate(divide="ignore"):
         values["log_probability"] = np.log(final.probability)

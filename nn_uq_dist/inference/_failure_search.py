@@ -3,10 +3,10 @@
 A search that only follows its own best draws ends in one of several regions. So it begins with
 draws of the input's distribution and of wider ones, with a population by subset simulation, and
 with climbs along the slope, from whose ends chains go on. From failing points of all three,
-tangents lead to half-spaces near zero. A mixture of the half-spaces, of normal distributions fitted
-to all failing draws, to the chains, and to slopes, and of wide ones is drawn from in rounds. After
-each of them, failing draws that no half-space holds lead to further ones, and chains go to where
-the mixtures have little.
+tangents lead to half-spaces near zero, and to corners where several components have to fail
+together. A mixture of these, of normal distributions fitted to all failing draws, to the chains,
+and to slopes, and of wide ones is drawn from in rounds. After each of them, failing draws that no
+corner holds and new climbs lead to further ones, and chains go to where the mixtures have little.
 """
 
 import dataclasses
@@ -27,32 +27,33 @@ from nn_uq_dist.inference._importance_weights import (
 from nn_uq_dist.inference._limit_state import (
     RUNS_PER_CLIMB,
     RUNS_PER_START,
-    SLACK,
+    Corner,
     Limits,
-    Tangent,
     are_beyond,
     climbed,
+    corners,
     distinct,
     nearest,
     on_rays,
-    tangents,
     unit_slopes,
 )
 from nn_uq_dist.inference._markov_chains import MOVES, Chains, Population, subset_simulation
-from nn_uq_dist.inference._normal_mixture import HalfSpace, Normal, NormalMixture, fit_mixture
+from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
 
 # Standard deviations of the first draws, and their shares; the first are the input's own. With up
 # to 2.5, 9 of 54 searches silently miss a steep wedge behind a gentle slope, with these 7; of 384
 # limits of networks 308 and 314 are right.
 SPREADS, SPREAD_SHARES = (1.0, 1.75, 2.5, 3.5), (0.4, 0.2, 0.2, 0.2)
-# Shares of all runs: first draws, starts of tangents at first and after a round, and rounds.
-WIDE_SHARE, _STARTS_SHARE, _NEW_SHARE, LEARNING_SHARE = 0.08, 0.05, 0.007, 0.27
+# Shares of all runs: first draws, starts of corners at first and after a round, and rounds.
+WIDE_SHARE, _STARTS_SHARE, _NEW_SHARE, LEARNING_SHARE = 0.08, 0.06, 0.007, 0.27
 # Subset simulation begins with this share of the input's own draws among the first ones.
 _PILOT_SHARE = 0.4
 # Shares of all runs: climbs, and chains from their ends, which move before each round. With none, 4
 # of 12 searches in a box of 12 inputs that fails in two corners find one; with these 2 of 64.
 _CLIMB_SHARE, _CHAIN_SHARE = 0.10, 0.04
+# Rounds after which new climbs lead to corners, and the share of all runs for each.
+_PROBED_ROUNDS, _PROBE_SHARE = (1, 3), 0.03
 # Share of the candidates that climb: those whose slopes differ most. Where all climb, and only from
 # the input's own draws, 15 of 24 searches miss a steep wedge behind a gentle slope; with these 9 of
 # 54.
@@ -65,7 +66,7 @@ _ROUNDS, _LEAST_ROUND, _MOST_ROUND, _MOST_STARTS = 6, 100, 20_000, 200
 _LEAST_LEFT, _GOOD_TAIL, _GOOD_EXCESS = 0.25, 0.5, 0.02
 # Tangents of a target; normal distributions of a fit, and of a population; effective draws for each
 # of them and each variable; least failing draws, and how many a fit uses.
-_MOST_TANGENTS, _MOST_PARTS, _PARTS_OF_POPULATION, _DRAWS_OF_PART = 200, 10, 4, 4
+_MOST_CORNERS, _MOST_PARTS, _PARTS_OF_POPULATION, _DRAWS_OF_PART = 200, 10, 4, 4
 _LEAST_DRAWS, _MOST_FITTED = 10, 6000
 # Shares of the mixture: the input's own distribution, and wide ones. Weights of the others: a fit
 # to failing draws, two wider copies, a fit to slopes, and a population. With the same weight for
@@ -87,6 +88,9 @@ _ENOUGH_FOR_MEAN, _SLOPES_SHARE, _MOST_SLOPES = 20.0, 0.006, 60
 # variances by the factor: for regions that are not wide at all.
 _LEAST_VARIANCE, _LARGER, _LEAST_POINTS = 0.05, 4.0, 3
 
+# Draws that show what is beyond a corner.
+_DRAWS_OF_CORNER = 8
+
 
 @dataclasses.dataclass(eq=False)
 class Target:
@@ -98,8 +102,13 @@ class Target:
     chains: Chains
     # Of the population, and of the chains once they have moved.
     fits: dict[str, NormalMixture | None] = dataclasses.field(default_factory=dict)
-    tangents: list[Tangent] = dataclasses.field(default_factory=list)
+    corners: list[Corner] = dataclasses.field(default_factory=list)
     slopes: dict[int, FloatArray] = dataclasses.field(default_factory=dict)
+
+    @property
+    def has_corners(self) -> bool:
+        """Whether several components have to fail somewhere."""
+        return any(len(one.distances) > 1 for one in self.corners)
 
 
 class FailureSearch:
@@ -121,6 +130,8 @@ class FailureSearch:
         self.archive = Archive(space.num_variables)
         self.outputs, self.is_plain = np.zeros(0), np.zeros(0, bool)
         self._num_slopes = int(np.ceil(min(_SLOPES_SHARE * num_runs, _MOST_SLOPES)))
+        self._runs_of_probe = _PROBE_SHARE * num_runs / len(limits.targets)
+        self._num_rounds = 0
         count = int(WIDE_SHARE * num_runs)
         self.draw(NormalMixture(self._spreads(SPREADS).components, np.array(SPREAD_SHARES)), count)
         own = int(SPREAD_SHARES[0] * count)
@@ -138,15 +149,34 @@ class FailureSearch:
         for_each = runs / RUNS_PER_START
         for target in self.targets:
             starts = self._starts(target, int(np.clip(_STARTS_SHARE * for_each, 2, _MOST_STARTS)))
-            self._add_tangents(target, starts)
+            self._add_corners(target, corners(space, target.limit, starts, rng))
         self._learn(int(_NEW_SHARE * for_each))
         least = min(_LEAST_ROUND, num_runs // 10)
         size = int(np.clip(LEARNING_SHARE * num_runs / _ROUNDS, least, _MOST_ROUND))
         left = int(LEARNING_SHARE * num_runs / size)
         while space.num_runs <= (1 - _LEAST_LEFT) * num_runs and (left > 0 or not self._is_good()):
+            self._num_rounds += 1
             self.draw(self.proposal(), size)
             self._learn(int(_NEW_SHARE * for_each))
             left -= 1
+
+    def probe(self, target: Target, num_runs: float) -> FloatArray:
+        """Failing points where climbs from new draws end, in about so many runs."""
+        count = max(int(num_runs / RUNS_PER_CLIMB), 1)
+        spread = np.resize([SPREADS[0], SPREADS[-1]], (count, 1))
+        starts = spread * self._rng.standard_normal((count, self.space.num_variables))
+        return climbed(self.space, target.limit, starts)
+
+    def contradictions(self, target: Target, num_runs: float) -> list[FloatArray]:
+        """Failing draws beyond each of the corners to which new climbs lead."""
+        ends = self.probe(target, num_runs * RUNS_PER_CLIMB / (RUNS_PER_CLIMB + RUNS_PER_START))
+        drawn = [
+            one.draw(self._rng, _DRAWS_OF_CORNER)
+            for one in corners(self.space, target.limit, ends, self._rng)
+        ]
+        fails = self._run(np.concatenate([*drawn, ends])) > target.limit
+        each = np.split(fails[: len(fails) - len(ends)], len(drawn)) if drawn else []
+        return [points[failing] for points, failing in zip(drawn, each, strict=True)]
 
     def draw(self, mixture: NormalMixture, count: int) -> None:
         """Add draws of a mixture, whose first component is the input's own distribution."""
@@ -171,8 +201,8 @@ class FailureSearch:
     def candidates(self) -> FloatArray:
         """Points on whose rays the most probable failing input may be."""
         # The best of each target first, and of those the target that is exceeded most seldom.
-        ranked = zip_longest(*(target.tangents for target in reversed(self.targets)))
-        feet = [one.distance * one.direction for some in ranked for one in some if one]
+        ranked = zip_longest(*(target.corners for target in reversed(self.targets)))
+        feet = [one.foot for some in ranked for one in some if one]
         fails, first = self.fails(), len(self.targets)
         squares = np.where(fails, np.sum(self.archive.points**2, axis=1)[:, None], np.inf)
         rows = np.unique(squares.argmin(axis=0)[fails.any(axis=0)])
@@ -186,7 +216,7 @@ class FailureSearch:
         for target in self.targets:
             points = np.concatenate(
                 [target.population.points, target.chains.points]
-                + [one.point[None] for one in target.tangents]
+                + [one.point[None] for one in target.corners]
             )
             # What exceeds the limit of a target exceeds those below.
             fails = np.tile(self.limits.values <= target.limit, (len(points), 1))
@@ -231,7 +261,7 @@ class FailureSearch:
                 found.append((by_slopes, _BY_SLOPES))
         found += [(fit, _CHAINS) for fit in target.fits.values() if fit is not None]
         if planes := self._useful(target):
-            nearer = [HalfSpace(p.direction, p.distance - SLACK / p.distance) for p in planes]
+            nearer = [p.slack() for p in planes]
             normals = [Normal.around(p.point) for p in planes]
             even = (NormalMixture.even(*kind) for kind in (planes, nearer, normals))
             found += zip(even, _HALF_SPACES, strict=True)
@@ -249,15 +279,19 @@ class FailureSearch:
         logs = self.archive.log_weights
         for target in self.targets:
             self._move_chains(target)
+            if self._num_rounds in _PROBED_ROUNDS and target.has_corners:
+                ends = self.probe(target, self._runs_of_probe / 3)
+                ends = ends[~are_beyond(target.corners, ends)][:most]
+                self._add_corners(target, corners(self.space, target.limit, ends, self._rng))
             failing = np.flatnonzero(self.outputs > target.limit)
             if not failing.size:
                 continue
-            is_new = ~are_beyond(target.tangents, self.archive.points[failing])
+            is_new = ~are_beyond(target.corners, self.archive.points[failing])
             chosen = failing[is_new] if is_new.any() else failing
             points = self.archive.points[chosen]
             # Far from each other: those of the largest weights may be in one place.
             rows = far_apart(points, _relative(logs[chosen]), max(most, 1), self._rng)
-            self._add_tangents(target, points[rows])
+            self._add_corners(target, corners(self.space, target.limit, points[rows], self._rng))
             if effective(_relative(logs[failing])) > _ENOUGH_FOR_MEAN * self.space.num_variables:
                 continue
             heaviest = np.argsort(-logs[failing], kind="stable")[: self._num_slopes]
@@ -271,20 +305,19 @@ class FailureSearch:
         columns = [logs[self.outputs[-logs.size :] > target.limit] for target in self.targets]
         return all(tail_shape(c) < _GOOD_TAIL or tail_excess(c) < _GOOD_EXCESS for c in columns)
 
-    def _useful(self, target: Target) -> list[Tangent]:
+    def _useful(self, target: Target) -> list[Corner]:
         """Tangents, but for those where draws show that little beyond them fails."""
         fails, weights = self.outputs > target.limit, np.exp(self.archive.log_weights)
         found = []
-        for one in target.tangents:
-            beyond = weights * (self.archive.points @ one.direction > one.distance)
+        for one in target.corners:
+            beyond = weights * one.holds(self.archive.points)
             seldom = beyond @ fails < _USEFUL_SHARE * beyond.sum()
             if not (seldom and effective(beyond) > _USEFUL_DRAWS):
                 found.append(one)
         return found
 
-    def _add_tangents(self, target: Target, starts: FloatArray) -> None:
-        new = tangents(self.space, target.limit, starts)
-        target.tangents = distinct(target.tangents + new, _MOST_TANGENTS)
+    def _add_corners(self, target: Target, new: list[Corner]) -> None:
+        target.corners = distinct(target.corners + new, _MOST_CORNERS)
 
     def _fitted(self, failing: NDArray[np.intp]) -> NormalMixture:
         """A mixture for failing draws."""
@@ -317,7 +350,10 @@ class FailureSearch:
         parts = [self._rng.permutation(part)[: number // 2] for part in (plain, widest)]
         starts = self.archive.points[np.concatenate(parts)]
         slopes, even = unit_slopes(self.space, starts), np.ones(len(starts))
-        climbing = far_apart(slopes, even, max(int(_CLIMBING * number), 1), self._rng)
+        most = max(int(_CLIMBING * number), 1)
+        # Those whose slopes differ most first. Where one component at a time counts, these are few.
+        different = far_apart(slopes, even, most, self._rng)
+        climbing = [*different, *np.setdiff1d(np.arange(len(starts)), different)][:most]
         ends = climbed(self.space, limit, starts[climbing])
         if not len(ends):
             return ends

@@ -15,9 +15,8 @@ _LEAST_TAIL = 5
 LARGEST_SHAPE = 0.7
 # Fewer effective draws do not show how large their weights may become.
 LEAST_EFFECTIVE = 100.0
-# What two estimates of one number may differ by: standard errors, and a share of the number, as
-# mixtures are adapted to their own draws.
-_MOST_ERRORS, _MOST_DIFFERENCE = 4.5, 0.5
+# Standard errors that two estimates of one number may differ by.
+_MOST_ERRORS = 4.5
 
 
 class Mixture(Protocol):
@@ -73,10 +72,10 @@ class Archive:
         return self.log_target - (self._log_density - math.log(max(len(self.points), 1)))
 
 
-def agree[T: (float, FloatArray)](one: T, other: T, error: T, unit: T) -> NDArray[np.bool_]:
-    """Whether two estimates differ by no more than errors and adaptation explain."""
+def agree[T: (float, FloatArray)](one: T, other: T, error: T, slack: T) -> NDArray[np.bool_]:
+    """Whether two estimates differ by no more than errors and a slack explain."""
     difference = np.abs(np.subtract(one, other))
-    return np.asarray(difference <= _MOST_ERRORS * error + _MOST_DIFFERENCE * unit)
+    return np.asarray(difference <= _MOST_ERRORS * error + slack)
 
 
 def log_sum(logs: FloatArray) -> FloatArray:

@@ -7,10 +7,12 @@ all others it has variance one, as the space itself.
 
 import dataclasses
 import math
+from functools import cached_property
 from typing import Self
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtri_exp
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._importance_weights import effective, far_apart, log_sum, systematic
@@ -131,33 +133,63 @@ class Normal:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class HalfSpace:
-    """The standard normal distribution beyond a plane, at ``direction @ z > distance``."""
+class Wedge:
+    r"""The standard normal distribution beyond planes, at ``directions @ z > distances``.
 
-    direction: FloatArray
-    distance: float
+    Exact beyond one plane and beyond planes at right angles. Others are drawn beyond one after the
+    other, by which weights are bounded: in orthonormal coordinates :math:`w`, in which plane `i`
+    limits :math:`w_i` given those before it, to :math:`w_i > c_i`, the density is that of the
+    standard normal distribution over :math:`\prod_i \Phi(-c_i)` (J. Geweke, V. Hajivassiliou and M.
+    Keane in A. Genz, J. Comput. Graph. Stat. 1, 1992).
+    """
+
+    directions: FloatArray  # (k, d), of length one
+    distances: FloatArray  # (k,)
+
+    @cached_property
+    def _triangular(self) -> tuple[FloatArray, FloatArray]:
+        """Orthonormal coordinates ``(k, d)``, and the planes in them: lower triangular."""
+        rows, planes = np.linalg.qr(self.directions.T)
+        sign = np.where(np.diagonal(planes) < 0, -1.0, 1.0)
+        return (rows * sign).T, (planes * sign[:, None]).T
+
+    def _limits(self, row: int, w: FloatArray) -> FloatArray:
+        planes = self._triangular[1][row]
+        limits: FloatArray = (self.distances[row] - w[:, :row] @ planes[:row]) / planes[row]
+        return limits
+
+    def holds(self, z: FloatArray) -> NDArray[np.bool_]:
+        """Which points ``(n, d)`` are beyond all planes."""
+        found: NDArray[np.bool_] = (z @ self.directions.T > self.distances).all(axis=1)
+        return found
 
     def draw(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Draws, shape ``(count, d)``."""
-        standard = rng.standard_normal((count, self.direction.size))
-        beyond = -ndtri(rng.uniform(size=count) * ndtr(-self.distance))
-        return standard + np.outer(beyond - standard @ self.direction, self.direction)
+        coordinates = self._triangular[0]
+        standard = rng.standard_normal((count, self.directions.shape[1]))
+        w = np.empty((count, len(coordinates)))
+        for row, uniform in enumerate(rng.uniform(size=w.shape[::-1])):
+            w[:, row] = -ndtri_exp(np.log(uniform) + log_ndtr(-self._limits(row, w)))
+        return standard + (w - standard @ coordinates.T) @ coordinates
 
     def log_density(self, z: FloatArray, squares: FloatArray) -> FloatArray:
         """Log density as that of `Normal`."""
-        inside = z @ self.direction > self.distance
-        return np.where(inside, -0.5 * squares - log_ndtr(-self.distance), -np.inf)
+        w, logs = z @ self._triangular[0].T, -0.5 * squares
+        for row in range(w.shape[1]):
+            limits = self._limits(row, w)
+            logs = np.where(w[:, row] > limits, logs - log_ndtr(-limits), -np.inf)
+        return logs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NormalMixture:
     """Normal distributions, and such beyond planes, with their shares."""
 
-    components: tuple[Normal | HalfSpace, ...]
+    components: tuple[Normal | Wedge, ...]
     shares: FloatArray
 
     @classmethod
-    def even(cls, *components: Normal | HalfSpace) -> Self:
+    def even(cls, *components: Normal | Wedge) -> Self:
         """All with the same share."""
         return cls(components, np.full(len(components), 1 / len(components)))
 

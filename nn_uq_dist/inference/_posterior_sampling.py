@@ -43,6 +43,8 @@ _ENOUGH_EFFECTIVE = 2500
 _MOST_COMPONENTS, _DRAWS_OF_COMPONENT = 40, 3
 # Effective draws to which weights are tempered: at least, for each variable, and for each draw.
 _TEMPERED = 300.0, 12.0, 0.01
+# What logs of two estimates may differ by beyond their errors: mixtures adapt to their own draws.
+_MOST_DIFFERENCE = 0.5
 # Share of the runs that starts may take while modes may be missing.
 _STARTS_SHARE = 0.25
 
@@ -158,7 +160,7 @@ def _judged(
         and pareto_k < LARGEST_SHAPE
         and math.isfinite(before[0])
         and all(
-            agree(one, other, math.hypot(error_one, error_other), 1.0)
+            agree(one, other, math.hypot(error_one, error_other), _MOST_DIFFERENCE)
             for (one, error_one), (other, error_other) in ((last, before), map(_log_mean, halves))
         )
     )

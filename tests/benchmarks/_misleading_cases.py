@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammaincc, ndtr
+from scipy.stats import binom
 
 import nn_uq_dist as nuq
 
@@ -44,6 +45,11 @@ def two_corners(slope, x):
     return jnp.maximum(1.3 - near, slope * (1.3 - far))
 
 
+def parallel_pairs(ends, x):
+    """A pair fails if both of its components do."""
+    return jnp.max(jnp.min(x.reshape(-1, 2) - jnp.asarray(ends, x.dtype), axis=1))
+
+
 def misleading_cases():
     """Kind, network, distribution, limit and probability."""
     for d, distances, ratio in (
@@ -72,6 +78,20 @@ def misleading_cases():
         share = float(WEIGHTS @ (np.sin(3 * NODES) > limit))
         yield "sine", lambda x: jnp.sin(3 * x[0]), normal(1), limit, share
     yield from steep_regions()
+    yield from systems()
+
+
+def systems():
+    """Components that have to fail together: k of n, all of them to either side, parallel pairs."""
+    for k, n, at in ((2, 3, 4.0), (3, 4, 2.5), (2, 4, 3.0), (3, 5, 3.7), (2, 6, 2.5), (2, 10, 3.0)):
+        network = partial(lambda k, x: jnp.sort(x)[-k], k)
+        yield "k of n", network, normal(n), at, float(binom.sf(k - 1, n, ndtr(-at)))
+    for n, at in ((2, 2.2), (2, 4.0), (3, 2.5)):
+        yield "corners", lambda x: jnp.min(jnp.abs(x)), normal(n), at, (2 * ndtr(-at)) ** n
+    for ends in ([(4, 4)] * 2, [(3, 3)] * 3, [(3, 2.5), (3.5, 2.2), (2.8, 2.9)]):
+        share = -math.expm1(np.log1p(-ndtr(-np.array(ends)).prod(axis=1)).sum())
+        network = partial(parallel_pairs, np.array(ends))
+        yield "parallel pairs", network, normal(2 * len(ends)), 0.0, float(share)
 
 
 def steep_regions():

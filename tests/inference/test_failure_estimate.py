@@ -9,13 +9,17 @@ from scipy.stats import norm
 import nn_uq_dist as nuq
 from nn_uq_dist.inference._failure_estimate import FinalSample, reach
 from nn_uq_dist.inference._limit_state import Limits
-from nn_uq_dist.inference._normal_mixture import HalfSpace, Normal, NormalMixture
+from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, Wedge
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inputs.flat_network import flat_network
 
 LIMITS = np.array([3.0, -2.0])
 MIXTURE = NormalMixture(
-    (Normal.around(np.zeros(1)), Normal.around(np.zeros(1), 4.0), HalfSpace(np.ones(1), 3.0)),
+    (
+        Normal.around(np.zeros(1)),
+        Normal.around(np.zeros(1), 4.0),
+        Wedge(np.ones((1, 1)), np.array([3.0])),
+    ),
     np.array([0.4, 0.2, 0.4]),
 )
 

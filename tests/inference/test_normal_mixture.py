@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, multivariate_normal, norm, truncnorm
 
-from nn_uq_dist.inference._normal_mixture import HalfSpace, Normal, NormalMixture, fit_mixture
+from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, Wedge, fit_mixture
 
 RNG = np.random.default_rng(0)
 
@@ -92,9 +92,35 @@ def test_fit_with_weights_finds_two_regions():
     np.testing.assert_allclose(means, [[-2.4, 0.8], [2.4, 0.0]], atol=0.25)
 
 
+def half_space(distance):
+    return Wedge(np.array([[1.0, 0.0]]), np.array([distance]))
+
+
+@pytest.mark.parametrize(
+    "directions", [np.eye(3)[:2], [[0.6, 0.8, 0.0], [0.8, -0.6, 0.0]], [[0.6, 0.0, 0.8], [1, 0, 0]]]
+)
+def test_density_and_draws_beyond_planes(directions):
+    part = Wedge(np.array(directions, float), np.array([1.5, 0.3]))
+    plain = np.random.default_rng(1).standard_normal((400_000, 3))
+    inside = plain[part.holds(plain)]
+    draws = part.draw(RNG, 100_000)
+    assert part.holds(draws).all()
+    # Weights over its own density have the mean of the probability, and give the moments there.
+    squares = np.sum(draws**2, axis=1)
+    weights = np.exp(-squares / 2 - part.log_density(draws, squares))
+    share = len(inside) / len(plain)
+    assert weights.mean() == pytest.approx(share, abs=4 * np.sqrt(share / len(plain)))
+    assert weights.max() < 1
+    mean = weights @ draws / weights.sum()
+    np.testing.assert_allclose(mean, inside.mean(axis=0), atol=5 / np.sqrt(len(inside)))
+    if np.isclose(part.directions[0] @ part.directions[1], 0):
+        np.testing.assert_allclose(weights, norm.sf(1.5) * norm.sf(0.3))
+    assert np.all(np.isneginf(part.log_density(plain, np.zeros(len(plain)))) == ~part.holds(plain))
+
+
 def test_density_and_draws_beyond_a_plane():
     direction = np.array([0.6, 0.0, 0.8])
-    part = HalfSpace(direction, 4.0)
+    part = Wedge(direction[None], np.array([4.0]))
     draws = part.draw(RNG, 100_000)
     along = draws @ direction
     # Along the normal a truncated normal distribution, across it a standard one.
@@ -112,7 +138,7 @@ def test_density_and_draws_beyond_a_plane():
 
 
 def test_far_half_space_has_finite_draws_and_weights():
-    part = HalfSpace(np.array([1.0, 0.0]), 9.9)
+    part = half_space(9.9)
     z = part.draw(RNG, 1000)
     assert np.all(z[:, 0] > 9.9)
     logs = part.log_density(z, np.sum(z**2, axis=1)) + np.sum(z**2, axis=1) / 2
@@ -123,10 +149,10 @@ def test_balanced_shares_have_less_variance_and_keep_a_part():
     # One component is where the weighted draws are; shares of less variance prefer it.
     near, far = Normal.around(np.array([4.0, 0.0])), Normal.around(np.array([-4.0, 0.0]))
     mixture = NormalMixture(
-        (Normal.around(np.zeros(2)), near, far, HalfSpace(np.array([1.0, 0.0]), 4.0)),
+        (Normal.around(np.zeros(2)), near, far, half_space(4.0)),
         np.full(4, 0.25),
     )
-    z = HalfSpace(np.array([1.0, 0.0]), 4.0).draw(RNG, 5000)
+    z = half_space(4.0).draw(RNG, 5000)
     plain = np.exp(-np.sum(z**2, axis=1) / 2)
 
     def second_moment(distribution):
@@ -151,7 +177,7 @@ def test_balanced_shares_where_one_component_alone_is_near_a_point_of_no_weight(
 
 def test_mixture_of_mixtures():
     first = NormalMixture.even(Normal.around(np.zeros(2)), Normal.around(np.ones(2)))
-    second = NormalMixture.even(HalfSpace(np.array([0.0, 1.0]), 2.0))
+    second = NormalMixture.even(Wedge(np.array([[0.0, 1.0]]), np.array([2.0])))
     joined = NormalMixture.joined((first, 4.0), (second, 6.0))
     assert joined.shares.tolist() == pytest.approx([0.2, 0.2, 0.6])
     assert joined.normals == first.components
