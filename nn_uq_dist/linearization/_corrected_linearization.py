@@ -326,7 +326,7 @@ def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:
     if has_own:
         found.append(
             "sensitivity at the mean zero or lost in rounding: a normal distribution stands in for "
-            "the linear one, and its dependence on other outputs is not represented"
+            "the linear one"
         )
     for end, name, sign in ((finite[0], "below", bend[0]), (finite[-1], "above", bend[1])):
         if abs(sign) > _BENT:
