@@ -432,12 +432,17 @@ def test_is_a_pytree_that_passes_through_jit():
         "marginals": lambda model: model.marginals().log_prob(value),
         "moments": lambda model: (model.mean, model.variance),
         "joint": lambda model: model.joint(0.2).log_prob(value),
-        "draws": lambda model: model.sample(KEY, (5,)),
+        "draws": lambda model: model.sample(KEY, (2000,)),
         "copula": lambda model: model.gaussian_copula(correlation="linear").marginals.mean,
     }
     expected = {name: call(corrected) for name, call in calls.items() if name != "copula"}
     found = jax.jit(lambda model: {name: call(model) for name, call in calls.items()})(corrected)
-    np.testing.assert_allclose(found.pop("copula"), value, rtol=1e-5)
+    np.testing.assert_allclose(found.pop("copula"), value, rtol=1e-5, atol=1e-6)
+    # The noise of traced pairs has a column for each pair: other draws of the same distribution.
+    draws, others = (np.asarray(part.pop("draws"), float) for part in (found, expected))
+    error = np.hypot(draws.std(axis=0), others.std(axis=0)) / 2000**0.5
+    assert np.all(abs(draws.mean(axis=0) - others.mean(axis=0)) < 5 * error)
+    np.testing.assert_allclose(np.cov(draws.T), np.cov(others.T), rtol=0.2, atol=0.05)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
