@@ -53,7 +53,7 @@ _PILOT_SHARE = 0.4
 # of 12 searches in a box of 12 inputs that fails in two corners find one; with these 2 of 64.
 _CLIMB_SHARE, _CHAIN_SHARE = 0.10, 0.04
 # Rounds after which new climbs lead to corners, and the share of all runs for each.
-_PROBED_ROUNDS, _PROBE_SHARE = (1, 3), 0.03
+_PROBED_ROUNDS, _PROBE_SHARE = (1, 3), 0.01
 # Share of the candidates that climb: those whose slopes differ most. Where all climb, and only from
 # the input's own draws, 15 of 24 searches miss a steep wedge behind a gentle slope; with these 9 of
 # 54.
@@ -260,10 +260,10 @@ class FailureSearch:
             if by_slopes is not None and effective(relative) <= _ENOUGH_FOR_MEAN * d:
                 found.append((by_slopes, _BY_SLOPES))
         found += [(fit, _CHAINS) for fit in target.fits.values() if fit is not None]
-        if planes := self._useful(target):
-            nearer = [p.slack() for p in planes]
-            normals = [Normal.around(p.point) for p in planes]
-            even = (NormalMixture.even(*kind) for kind in (planes, nearer, normals))
+        if useful := self._useful(target):
+            nearer = [corner.slack() for corner in useful]
+            normals = [Normal.around(corner.point) for corner in useful]
+            even = (NormalMixture.even(*kind) for kind in (useful, nearer, normals))
             found += zip(even, _HALF_SPACES, strict=True)
         return found
 
@@ -280,7 +280,7 @@ class FailureSearch:
         for target in self.targets:
             self._move_chains(target)
             if self._num_rounds in _PROBED_ROUNDS and target.has_corners:
-                ends = self.probe(target, self._runs_of_probe / 3)
+                ends = self.probe(target, self._runs_of_probe)
                 ends = ends[~are_beyond(target.corners, ends)][:most]
                 self._add_corners(target, corners(self.space, target.limit, ends, self._rng))
             failing = np.flatnonzero(self.outputs > target.limit)
@@ -306,7 +306,7 @@ class FailureSearch:
         return all(tail_shape(c) < _GOOD_TAIL or tail_excess(c) < _GOOD_EXCESS for c in columns)
 
     def _useful(self, target: Target) -> list[Corner]:
-        """Tangents, but for those where draws show that little beyond them fails."""
+        """Corners, but for those where draws show that little beyond them fails."""
         fails, weights = self.outputs > target.limit, np.exp(self.archive.log_weights)
         found = []
         for one in target.corners:

@@ -24,7 +24,7 @@ _MOST_MORE = 4
 # Of the point of a plane that is nearest to zero: stretched, and parts of the way from it back.
 _STRETCHED, _BACK = (1.001, 1.05, 1.15), (0.5, 0.75)
 # With planes one by one, of 12 systems in which components have to fail together 55 of 120 results
-# converge, 6 of them wrong; with these 105 and 2 (`systems` of the benchmark).
+# converge, 6 of them wrong; with these 104 and 2 (`systems` of the benchmark).
 # Tangents after the first where the nearest point does not fail; cosine of nearly one direction.
 _CUTS, _CUT_HALVES, _SAME_DIRECTION = 3, 4, 0.8
 # Draws beyond each plane alone, the share of all of them that fails with which planes do, and the
