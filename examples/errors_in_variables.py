@@ -101,7 +101,7 @@ def marginalized_model(*, copula: bool = False) -> Model:
         if y.shape[1] == 1:
             outputs = linear.marginals(noise_scale=sigma).to_event(1)
         elif copula:
-            outputs = linear.gaussian_copula(noise_scale=sigma, correlation="linear")
+            outputs = linear.gaussian_copula(noise_scale=sigma)
         else:
             outputs = linear.joint(noise_scale=sigma)
         with numpyro.plate("observations", len(y)):

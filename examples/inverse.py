@@ -110,10 +110,7 @@ def marginalized_model(experiment: Experiment, *, copula: bool = False) -> Model
         f = experiment.input_distribution(theta)
         linear = nuq.Linearization(experiment.measured(f.mean), jacobian, f)
         if copula:
-            # "nataf" solves equations in every step; with 31 inputs "linear" is off by 2e-4.
-            distribution = linear.gaussian_copula(
-                noise_scale=experiment.noise, correlation="linear"
-            )
+            distribution = linear.gaussian_copula(noise_scale=experiment.noise)
         else:
             distribution = linear.joint(noise_scale=experiment.noise)
         with numpyro.plate("runs", len(experiment.y)):

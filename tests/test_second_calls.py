@@ -79,11 +79,8 @@ def programs_of(network, seed, batch_shape=(), *, with_tables=False):
     if with_tables or batch_shape:
         counted(linear.corrected, pairs)
 
-    def copulas():
-        return [linear.gaussian_copula(correlation=name) for name in ("nataf", "linear")]
-
     if with_tables:
-        counted(copulas)
+        counted(linear.gaussian_copula)
         counted(lambda: nuq.paired_statistics(pairs).quantile([0.1, 0.9]))
         counted(summary, linear, pairs, quantiles=[0.1, 0.9], tails=[0.1])
     return found

@@ -207,7 +207,7 @@ def test_compiled_with_the_network(name):
 def test_models(name):
     own = model(name, numbers().dtype.name)
     check((own.mean, own.correlation, own.variance, own.sample_pairs(KEY, (3,)), own.remarks))
-    check((own.copula_correlation(), own.copula_correlation(correlation="linear"), repr(own)))
+    check((own.copula_correlation(), repr(own)))
     check(own.unravel(own.mean))
 
 

@@ -164,6 +164,23 @@ def _marked(values: Array) -> Any:
     return nan_unless(~jnp.isnan(values), values)
 
 
+def known_arrays(tree: Any) -> Any:
+    """NumPy's arrays of what a network gives that runs now.
+
+    Raises
+    ------
+    TypeError
+        If the network itself holds traced values.
+    """
+    if not is_concrete(tree):
+        raise TypeError(
+            "the network must hold numbers, got outputs with traced values; call it outside of "
+            "jit, vmap and grad. Distributions of linearize(network, f) have gradients, such as "
+            "those of log_sf"
+        )
+    return jax.tree.map(np.asarray, tree)
+
+
 def in_float64[T](tree: T) -> T:
     """Return the same object with NumPy leaves in float64; its values must be known.
 

@@ -12,14 +12,18 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from numpy.typing import NDArray
 
-from nn_uq_dist.basics.row_algebra import matvec
+from nn_uq_dist.basics.row_algebra import matmul, matvec
 from nn_uq_dist.box_gaussian._gaussian_part import Gaussian, Problem, Sites, gaussian
 
 _MOST_PASSES = 60
-# Largest remaining change of a site, relative to its marginal. The error of the log density is of
-# second order in it.
-_TOLERANCE = {"float32": 1e-4, "float64": 1e-7}
+# Largest remaining change of a site, relative to its marginal, before the last pass. The log density
+# is off by its square, 1e-6 at most for 1 to 12 outputs of 6 to 31 inputs, below rounding, and the
+# gradient by half of it; 1e-4 takes 10 passes for 7.
+_TOLERANCE = {"float32": 1e-3, "float64": 1e-7}
+# Without a normal part at most this: a few points outside of the support are known only then.
+_TOLERANCE_OF_SUPPORT = 1e-4
 # Changes above this count as not converged, unless the log density is so large that their effect,
 # which is of second order, is below its rounding. Eight deviations out, with noise of 1e-4 standard
 # deviations, rounding in single precision leaves changes of .02 to 1.
@@ -52,24 +56,46 @@ def tilted_moments(precision: Array, slope: Array, low: Array, high: Array) -> T
     the type. Closed forms, which are differences of error functions, cancel if the parabola is
     wide, and need series there; the quadrature is accurate for all arguments.
     """
-    at, mass, peak, half, log_peak = _nodes(precision, slope, low, high)
-    total = jnp.sum(mass, axis=0)
-    mean = jnp.sum(mass * at, axis=0) / total
-    variance = jnp.sum(mass * (at - mean) ** 2, axis=0) / total
-    return TiltedMoments(jnp.log(total * half) + log_peak, peak + mean, variance)
+    nodes, values = _at_nodes(precision, slope, low, high)
+    # All sums are one product with a matrix of numbers. Relative to the middle, second moments have
+    # at most 40 times the variance (an exponential distribution; 200 times in double precision).
+    powers = nodes.weights * nodes.places ** np.arange(3)[:, None]
+    sums = matmul(jnp.asarray(powers, values.dtype), values.reshape(len(values), -1))
+    total, mean, square = sums.reshape(3, *values.shape[1:])
+    mean, square = mean / total, square / total
+    return TiltedMoments(
+        jnp.log(total * nodes.half) + nodes.log_peak,
+        nodes.peak + (nodes.middle + nodes.half * mean),
+        nodes.half**2 * (square - mean**2),
+    )
 
 
-def _nodes(precision: Array, slope: Array, low: Array, high: Array) -> tuple[Array, ...]:
-    """Nodes as differences from the peak, their masses, and other constants of the integrals.
+class _Nodes(NamedTuple):
+    """Gauss-Legendre quadrature on a part of an interval.
 
-    The constants are the peak, half the length of the range, and the log integrand at the peak.
+    Attributes
+    ----------
+    places, weights : np.ndarray, shape (k,)
+        On (-1, 1).
+    middle, half : Array, shape (...)
+        Of the part, relative to the peak, and half its length.
+    peak, log_peak : Array, shape (...)
+        Where the integrand is largest, and its logarithm there.
     """
+
+    places: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    middle: Array
+    half: Array
+    peak: Array
+    log_peak: Array
+
+
+def _at_nodes(precision: Array, slope: Array, low: Array, high: Array) -> tuple[_Nodes, Array]:
+    """Nodes, and the integrand there over its largest value, shape ``(k, ...)``."""
     # If the integrand falls by exp(-fall) on either side, this many nodes are exact to that level.
     count, fall = (16, 15.0) if slope.dtype == jnp.float32 else (28, 30.0)
-    axes = (-1, *[1] * slope.ndim)
-    nodes, weights = (
-        part.astype(slope.dtype).reshape(axes) for part in np.polynomial.legendre.leggauss(count)
-    )
+    places, weights = np.polynomial.legendre.leggauss(count)
     curved = precision > 0
     peak = jnp.where(curved, slope / jnp.where(curved, precision, 1.0), slope * jnp.inf)
     peak = jnp.clip(jnp.where(slope == 0, 0.0, peak), low, high)
@@ -79,11 +105,11 @@ def _nodes(precision: Array, slope: Array, low: Array, high: Array) -> tuple[Arr
     reach = 2.0 * fall / (steep + jnp.sqrt(steep * steep + 2.0 * fall * precision) + 1e-30)
     start = jnp.maximum(low - peak, -reach)
     half = 0.5 * (jnp.minimum(high - peak, reach) - start)
-    at = start + half * (1.0 + nodes)
-    mass = jnp.exp(at * (slope_there - 0.5 * precision * at)) * weights
-    # The barriers keep the compiler from evaluating the exponentials anew in each sum.
-    at, mass = lax.optimization_barrier((at, mass))
-    return at, mass, peak, half, peak * (slope - 0.5 * precision * peak)
+    nodes = _Nodes(
+        places, weights, start + half, half, peak, peak * (slope - 0.5 * precision * peak)
+    )
+    at = nodes.middle + half * jnp.asarray(places, slope.dtype).reshape(-1, *[1] * slope.ndim)
+    return nodes, jnp.exp(at * (slope_there - 0.5 * precision * at))
 
 
 class Cavity(NamedTuple):
@@ -118,9 +144,14 @@ class Cavity(NamedTuple):
 
     def skewness_and_kurtosis(self) -> tuple[Array, Array]:
         """Standardized third and fourth cumulants of the cavity in the box."""
-        at, mass, *_ = _nodes(*self._parabola)
+        nodes, mass = _at_nodes(*self._parabola)
+        places, weights = (
+            jnp.asarray(part, mass.dtype).reshape(-1, *[1] * self.slope.ndim)
+            for part in (nodes.places, nodes.weights)
+        )
+        mass = mass * weights
         mass = mass / jnp.sum(mass, axis=0)
-        gap = at - jnp.sum(mass * at, axis=0)
+        gap = places - jnp.sum(mass * places, axis=0)
         gap = gap / jnp.sqrt(jnp.sum(mass * gap**2, axis=0))
         return jnp.sum(mass * gap**3, axis=0), jnp.sum(mass * gap**4, axis=0) - 3.0
 
@@ -166,9 +197,13 @@ def fixed_point(problem: Problem) -> FixedPoint:
     shape, dtype = problem.start.shape, problem.target.dtype
     zeros = jnp.zeros(shape, dtype)
 
+    tolerance = _TOLERANCE[dtype.name]
+    if covariance is None:
+        tolerance = min(tolerance, _TOLERANCE_OF_SUPPORT)
+
     def waiting(state: _State) -> Array:
         # Do not wait for NaN.
-        return (state.error > _TOLERANCE[dtype.name]) & ~state.outside
+        return (state.error > tolerance) & ~state.outside
 
     def unfinished(state: _State) -> Array:
         return (state.number < _MOST_PASSES) & jnp.any(waiting(state))

@@ -38,7 +38,8 @@ def uncertainty_budget(
         for the output. Columns ``estimate``, ``uncertainty`` (standard deviations :math:`u_k`),
         ``sensitivity`` (derivatives :math:`c_k`), ``contribution`` (:math:`c_k u_k`) and
         ``share``, the squared correlation of output and input: of independent inputs the share of
-        the variance, and they sum to 1. It prints in 80 columns, and is a table in notebooks.
+        the variance, and they sum to 1. ``to_string(float_format="{:.3g}".format)`` prints them all
+        with three digits, ``to_html()`` is a table.
 
     Raises
     ------
@@ -50,7 +51,8 @@ def uncertainty_budget(
     Notes
     -----
     The rows are those of JCGM 100:2008, 5.1 and annex H, with the derivatives of the network at the
-    means of the inputs.
+    means of the inputs. The standard uncertainty of a mean of readings is the standard deviation of
+    its Student's t, as in JCGM 101:2008, 6.4.9: ``s / sqrt(n)`` times ``sqrt((n - 1) / (n - 3))``.
 
     Examples
     --------

@@ -135,7 +135,7 @@ def _features(
     if row["pit", "p_value"] < SMALLEST_P_VALUE:
         others.append("the PIT values")
         differ = "differ"
-    return {f"only {' and '.join(others[:2])} {differ} by more than chance": 0.0} if others else {}
+    return {f"{' and '.join(others[:2])} {differ} by more than chance": 0.0} if others else {}
 
 
 def _percent(share: float) -> str:

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.chunks import in_chunks
 from nn_uq_dist.basics.compiled_programs import compiled_once
-from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.basics.concrete import FloatArray, known_arrays
 from nn_uq_dist.inputs import as_input
 from nn_uq_dist.inputs.flat_network import FlatNetwork, flat_network
 from nn_uq_dist.linearization.jacobians import values_and_jacobians
@@ -183,7 +183,7 @@ class StandardSpace:
             self.num_runs += done
             self._report(done)
         # Read at the end: a program runs while the next is called.
-        return [np.concatenate(arrays)[: len(z)] for arrays in zip(*parts, strict=True)]
+        return [np.concatenate(arrays)[: len(z)] for arrays in zip(*known_arrays(parts), strict=True)]
 
     def _inputs(self, z: FloatArray) -> FloatArray:
         """Inputs ``(n, N_x)`` of the distribution, in float64."""

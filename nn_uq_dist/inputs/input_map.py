@@ -172,9 +172,9 @@ class InputMap:
                     raise ValueError(
                         f"{name} must have a finite variance to be linearized, got "
                         f"{type(step.family).__name__}, which has none, or one that "
-                        f"{step.standard_deviation.dtype} or the quadrature cannot hold; truncate "
-                        f"it to what it can be, change the units if its squares overflow, or draw "
-                        f"from it with monte_carlo"
+                        f"{step.standard_deviation.dtype} or the quadrature cannot hold; take a "
+                        f"Student's t with df > 2, truncate it to what it can be, change the units "
+                        f"if its squares overflow, or draw from it with monte_carlo"
                     )
 
     @property

@@ -11,6 +11,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import known_arrays
 from nn_uq_dist.basics.compiled_programs import compiled_once
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.flat_network import checked_network
@@ -161,7 +162,7 @@ def in_batches(
         total=num_samples, unit="draw", unit_scale=True, delay=2, disable=not progress
     ) as bar:
         for start in range(0, num_samples, size):
-            rows = jax.tree.map(np.asarray, run(source, key, np.uint32(start) + offsets))
+            rows = known_arrays(run(source, key, np.uint32(start) + offsets))
             count = min(size, num_samples - start)
             if kept is None:
                 kept = jax.tree.map(

@@ -38,7 +38,7 @@ DISTRIBUTIONS = {
         linear.mean, linear.covariance + sigma**2 * jnp.eye(OUTPUTS, dtype=sigma.dtype),
         validate_args=False,
     ),
-    "copula": lambda linear, sigma: linear.gaussian_copula(noise_scale=sigma, correlation="linear"),
+    "copula": lambda linear, sigma: linear.gaussian_copula(noise_scale=sigma),
     "joint": lambda linear, sigma: linear.joint(noise_scale=sigma),
 }  # fmt: skip
 PEERS = {"marginals": "Normal", "copula": "MultivariateNormal", "joint": "MultivariateNormal"}

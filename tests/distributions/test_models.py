@@ -36,7 +36,7 @@ def trapezoid(loc=0.0, weights=WEIGHTS):
 
 def joint_distribution(width=1.0, noise_scale=None):
     linear = Linearization(np.zeros(2), JACOBIAN, Input.box(np.zeros(2), half_width=width))
-    return linear.gaussian_copula(noise_scale, correlation="linear", min_eigenvalue=None)
+    return linear.gaussian_copula(noise_scale, min_eigenvalue=None)
 
 
 def run_mcmc(kernel, num_warmup, num_samples, *args, **kwargs):

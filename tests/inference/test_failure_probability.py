@@ -523,6 +523,8 @@ def test_wrong_arguments_are_named():
             nuq.failure_probability(**arguments, progress=False)
     with pytest.raises(TypeError, match="outside of jit"):
         jax.jit(lambda limit: found(squares, PLANE, limit).probability)(1.0)
+    with pytest.raises(TypeError, match="got outputs with traced values"):
+        jax.grad(lambda a: found(lambda x: a * squares(x), PLANE, 1.0).probability)(1.0)
 
 
 @pytest.mark.slow

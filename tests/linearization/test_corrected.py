@@ -188,10 +188,10 @@ def test_a_constant_output(precision, constant):
     assert 0 <= corrected.variance[0] < 1e-12
     np.testing.assert_allclose(corrected.covariance, [[0, 0], [0, 2 / 3]], rtol=1e-3, atol=1e-12)
     # With noise a constant is independent of all else, without it has no correlation.
-    copula = corrected.gaussian_copula([0.05, 0.0], correlation="linear")
+    copula = corrected.gaussian_copula([0.05, 0.0])
     np.testing.assert_allclose(copula.correlation_matrix, np.eye(2), atol=1e-12)
     with pytest.raises(ValueError, match=r"constant output has no correlation.*noise_scale > 0"):
-        corrected.gaussian_copula([0.0, 0.05], correlation="linear")
+        corrected.gaussian_copula([0.0, 0.05])
 
 
 def test_an_empty_batch_has_draws_but_no_correction():
@@ -433,7 +433,7 @@ def test_is_a_pytree_that_passes_through_jit():
         "moments": lambda model: (model.mean, model.variance),
         "joint": lambda model: model.joint(0.2).log_prob(value),
         "draws": lambda model: model.sample(KEY, (2000,)),
-        "copula": lambda model: model.gaussian_copula(correlation="linear").marginals.mean,
+        "copula": lambda model: model.gaussian_copula().marginals.mean,
     }
     expected = {name: call(corrected) for name, call in calls.items() if name != "copula"}
     found = jax.jit(lambda model: {name: call(model) for name, call in calls.items()})(corrected)

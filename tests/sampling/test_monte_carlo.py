@@ -152,6 +152,11 @@ ERRORS = {
         TypeError,
         "got traced values; call Monte Carlo functions outside of jit",
     ),
+    "traced network": (
+        lambda: jax.grad(lambda a: draw(10, network=lambda x: a * x).sum())(1.0),
+        TypeError,
+        "the network must hold numbers, got outputs with traced values",
+    ),
 }
 
 

@@ -85,7 +85,7 @@ def model(linear, y, likelihood):
     if likelihood == "marginals":
         outputs = distribution.marginals(noise_scale=sigma).to_event(1)
     elif likelihood == "copula":
-        outputs = distribution.gaussian_copula(noise_scale=sigma, correlation="linear")
+        outputs = distribution.gaussian_copula(noise_scale=sigma)
     else:
         outputs = distribution.joint(noise_scale=sigma)
     with numpyro.plate("observations", len(y)):
