@@ -22,8 +22,6 @@ _MOST_PASSES = 60
 # is off by its square, 1e-6 at most for 1 to 12 outputs of 6 to 31 inputs, below rounding, and the
 # gradient by half of it; 1e-4 takes 10 passes for 7.
 _TOLERANCE = {"float32": 1e-3, "float64": 1e-7}
-# Without a normal part at most this: a few points outside of the support are known only then.
-_TOLERANCE_OF_SUPPORT = 1e-4
 # Changes above this count as not converged, unless the log density is so large that their effect,
 # which is of second order, is below its rounding. Eight deviations out, with noise of 1e-4 standard
 # deviations, rounding in single precision leaves changes of .02 to 1.
@@ -197,13 +195,9 @@ def fixed_point(problem: Problem) -> FixedPoint:
     shape, dtype = problem.start.shape, problem.target.dtype
     zeros = jnp.zeros(shape, dtype)
 
-    tolerance = _TOLERANCE[dtype.name]
-    if covariance is None:
-        tolerance = min(tolerance, _TOLERANCE_OF_SUPPORT)
-
     def waiting(state: _State) -> Array:
         # Do not wait for NaN.
-        return (state.error > tolerance) & ~state.outside
+        return (state.error > _TOLERANCE[dtype.name]) & ~state.outside
 
     def unfinished(state: _State) -> Array:
         return (state.number < _MOST_PASSES) & jnp.any(waiting(state))

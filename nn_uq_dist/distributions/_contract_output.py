@@ -91,7 +91,7 @@ def moments_of(rule: ValueRule, log_densities: Array) -> Moments:
     weights = xp.where(inside, rule.lengths * xp.exp(logs), 0)
     weights = weights / xp.sum(weights, axis=0)
     # Means far from zero would be rounded more than deviations are.
-    center = rule.values[len(rule.values) // 2]
+    center = xp.sum(weights * rule.values, axis=0)
     shift = xp.sum(weights * (rule.values - center), axis=0)
     return Moments(weights, center + shift, rule.values - center - shift)
 

@@ -115,10 +115,11 @@ class ScoreDistribution(JointDistribution, dist.TransformedDistribution):
         self, key: Array, sample_shape: tuple[int, ...] = ()
     ) -> tuple[Array, list[Any]]:
         """Draws and their normal scores, with which `log_prob` needs no inversion."""
-        base = self.base_dist
-        # NumPyro draws normals in JAX's default type, which may be wider than the parameters'.
-        dtype = jnp.result_type(base.loc, base.scale_tril)
-        scores = base.sample(*checks.as_sampling(key, sample_shape)).astype(dtype)
+        key, sample_shape = checks.as_sampling(key, sample_shape)
+        # NumPyro draws in JAX's default type, which strict promotion does not mix with another.
+        loc, factor = self._score_loc, self._score_tril
+        normal = jax.random.normal(key, (*sample_shape, *self.shape()), factor.dtype)
+        scores = loc + matvec(factor, normal)
         return from_normal_score(self.marginals, scores), [[scores, None]]
 
     def _fitting(self, value: ArrayLike) -> Array:

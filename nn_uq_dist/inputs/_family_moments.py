@@ -17,7 +17,8 @@ from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
 # Closed forms that are differences of nearly equal moments where the spread is small.
 _CANCELS = (dist.Dagum, dist.LogUniform, dist.Weibull)
 # Normal scores of the ends of the first panels, and how often these are made anew.
-_ENDS = np.linspace(-12.5, 12.5, 33)
+_FARTHEST = 12.5  # no number of NumPy, which in 64-bit mode would be of double precision
+_ENDS = np.linspace(-_FARTHEST, _FARTHEST, 33)
 _ROUNDS = 4
 # Largest share of the last eighth of a score in the variance: the tail beyond has about ten times
 # as much.
@@ -43,7 +44,8 @@ def mean_and_standard_deviation(family: Any) -> tuple[Array, Array]:
     with jax.numpy_dtype_promotion("standard"):
         found = _moments(family)
     is_finite = jnp.isfinite(found[0]) & jnp.isfinite(found[1])
-    mean, sd = (jnp.where(is_finite, part, jnp.inf) for part in found)
+    dtype = checks.float_dtype(*jax.tree.leaves(family))
+    mean, sd = (jnp.where(is_finite, part, jnp.inf).astype(dtype) for part in found)
     return mean, sd
 
 
@@ -96,11 +98,11 @@ def _by_quadrature(
     shares = shares / jnp.sum(shares, axis=0)
     values = from_normal_score(family, scores)
     # Means far from zero would be rounded more than deviations are.
-    center = lax.stop_gradient(values[len(values) // 2])
+    center = lax.stop_gradient(jnp.sum(shares * values, axis=0))
     shift = jnp.sum(shares * (values - center), axis=0)
     variance = jnp.sum(shares * (values - center - shift) ** 2, axis=0)
     outermost = from_normal_score(family, ends[jnp.array([0, -1])]) - center - shift
-    last = jnp.max(outermost**2, axis=0) * math.exp(log_normal_density(_ENDS[-1])) / 8
+    last = jnp.max(outermost**2, axis=0) * math.exp(log_normal_density(_FARTHEST)) / 8
     reaches = jnp.isfinite(variance) & (last <= _LAST_SHARE * variance)
     mean = jnp.where(reaches, center + shift, own_mean)
     return mean, jnp.sqrt(jnp.where(reaches, variance, own_variance))
@@ -123,7 +125,7 @@ def _ends_of_panels(family: Any) -> Array:
         steps = jnp.diff(from_normal_score(family, ends), axis=0) * weight
         steps = jnp.abs(jnp.where(jnp.isfinite(steps), steps, 0))
         whole = jnp.sum(steps, axis=0)
-        steps = steps / jnp.where(whole > 0, whole, 1) + jnp.diff(ends, axis=0) / (2 * _ENDS[-1])
+        steps = steps / jnp.where(whole > 0, whole, 1) + jnp.diff(ends, axis=0) / (2 * _FARTHEST)
         below = jnp.cumsum(jnp.concatenate([jnp.zeros_like(ends[:1]), steps]), axis=0)
         moved = place(shares, (below / below[-1:]).T, ends.T).T
         return moved.at[0].set(start[0]).at[-1].set(start[-1])

@@ -13,7 +13,16 @@ import nn_uq_dist as nuq
 from nn_uq_dist.inputs._family_moments import mean_and_standard_deviation
 
 EXP, SIGMOID = dist.transforms.ExpTransform(), dist.transforms.SigmoidTransform()
-CUBE = dist.transforms.PowerTransform(3.0)
+CUBE, MIRROR = dist.transforms.PowerTransform(3.0), dist.transforms.AffineTransform(0.0, -1.0)
+
+
+class Mirrored:
+    """Minus a variable of SciPy."""
+
+    def __init__(self, known):
+        self.mean, self.std = lambda: -known.mean(), known.std
+
+
 FAMILIES = {
     "log-normal of one percent": (
         lambda: dist.LogNormal(0.3, 0.01),
@@ -34,6 +43,14 @@ FAMILIES = {
         stats.truncnorm(-1, 2),
     ),
     "Pareto": (lambda: dist.Pareto(1.0, 2.5), stats.pareto(2.5)),
+    "mirrored Pareto": (
+        lambda: dist.TransformedDistribution(dist.Pareto(1.0, 3.0), MIRROR),
+        Mirrored(stats.pareto(3)),
+    ),
+    "mirrored log-normal": (
+        lambda: dist.TransformedDistribution(dist.LogNormal(0.0, 1.5), MIRROR),
+        Mirrored(stats.lognorm(1.5)),
+    ),
     "power law": (lambda: dist.LowerTruncatedPowerLaw(-6.0, 1.0), stats.pareto(5)),
     "Gompertz": (lambda: dist.Gompertz(1.0, 2.0), stats.gompertz(1, 0, 0.5)),
     "soft Laplace": (lambda: dist.SoftLaplace(0.0, 1.0), stats.hypsecant()),
@@ -123,6 +140,24 @@ def test_families_without_variance_are_refused(make):
         ValueError, match=r"^f must have a finite variance .* none, or one that float"
     ):
         nuq.linearize(lambda x: x, make().expand([1]).to_event(1))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(
+    "family",
+    [
+        lambda one: dist.Weibull(one, 2 * one),
+        lambda one: dist.LogUniform(one, 2 * one),
+        lambda one: dist.TransformedDistribution(dist.LogNormal(one, one), MIRROR),
+        lambda one: dist.TransformedDistribution(dist.Normal(one, one), SIGMOID),
+    ],
+)
+def test_single_precision_beside_double(family):
+    given = nuq.linearize(lambda x: x, family(jnp.ones(1, "float32")).to_event(1))
+    exact = nuq.linearize(lambda x: x, family(jnp.ones(1, "float64")).to_event(1))
+    assert given.mean.dtype == jnp.float32
+    np.testing.assert_allclose(given.mean, exact.mean, rtol=1e-5)
+    np.testing.assert_allclose(given.variance, exact.variance, rtol=1e-5)
 
 
 def _correlated(family):
