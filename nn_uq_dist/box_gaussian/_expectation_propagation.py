@@ -18,10 +18,11 @@ from nn_uq_dist.basics.row_algebra import matmul, matvec
 from nn_uq_dist.box_gaussian._gaussian_part import Gaussian, Problem, Sites, gaussian
 
 _MOST_PASSES = 60
-# Largest remaining change of a site, relative to its marginal, before the last pass. The log density
-# is off by its square, 1e-6 at most for 1 to 12 outputs of 6 to 31 inputs, below rounding, and the
-# gradient by half of it; 1e-4 takes 10 passes for 7.
-_TOLERANCE = {"float32": 1e-3, "float64": 1e-7}
+# Largest remaining change of a site, relative to its marginal, before the last pass. A log density
+# is off by its square, 1e-6 at most for 1 to 12 outputs of 6 to 31 inputs, below rounding, and its
+# gradient by half of it; moments need more, and 10 passes for 7.
+_TOLERANCE = {"float32": 1e-4, "float64": 1e-7}
+_TOLERANCE_OF_DENSITY = {"float32": 1e-3, "float64": 1e-7}
 # Changes above this count as not converged, unless the log density is so large that their effect,
 # which is of second order, is below its rounding. Eight deviations out, with noise of 1e-4 standard
 # deviations, rounding in single precision leaves changes of .02 to 1.
@@ -189,15 +190,16 @@ class _State(NamedTuple):
     outside: Array
 
 
-def fixed_point(problem: Problem) -> FixedPoint:
-    """Iterate from sites with the variance of the uniforms."""
+def fixed_point(problem: Problem, *, for_density: bool = False) -> FixedPoint:
+    """Iterate from sites with the variance of the uniforms, as far as is needed."""
     covariance = problem.covariance
     shape, dtype = problem.start.shape, problem.target.dtype
     zeros = jnp.zeros(shape, dtype)
+    tolerance = (_TOLERANCE_OF_DENSITY if for_density else _TOLERANCE)[dtype.name]
 
     def waiting(state: _State) -> Array:
         # Do not wait for NaN.
-        return (state.error > _TOLERANCE[dtype.name]) & ~state.outside
+        return (state.error > tolerance) & ~state.outside
 
     def unfinished(state: _State) -> Array:
         return (state.number < _MOST_PASSES) & jnp.any(waiting(state))

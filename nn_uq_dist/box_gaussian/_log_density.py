@@ -112,12 +112,12 @@ def _of_parallelepiped(deviation: Array, weights: Array) -> Array:
     return jnp.where(jnp.isnan(deviation).any(axis=-1), total, known)
 
 
-def _solve(problem: Problem) -> tuple[Array, FixedPoint]:
+def _solve(problem: Problem, *, for_density: bool = True) -> tuple[Array, FixedPoint]:
     """Log densities, up to the unit of volume, and the fixed points that they are computed from.
 
     They are ``-inf`` outside of the support, NaN where the passes have not converged.
     """
-    found = fixed_point(problem)
+    found = fixed_point(problem, for_density=for_density)
     distribution, cavity, sites = found.gaussian, found.cavity, found.sites
     # Of each uniform, the log integral over its interval minus that of its site; both relative to
     # the point.
@@ -253,7 +253,7 @@ def _both_orders(
 
 
 def _with_correction(problem: Problem) -> tuple[Array, Array]:
-    logs, found = _solve(problem)
+    logs, found = _solve(problem, for_density=False)
     cumulants = found.cavity.skewness_and_kurtosis()
     spread = input_covariance(problem, found.sites, found.gaussian.root)
     scale = jnp.sqrt(found.cavity.marginal_precision)

@@ -22,6 +22,7 @@ from nn_uq_dist.distributions._gaussian_copula import (
     GaussianCopulaConditional as GaussianCopulaConditional,
 )
 from nn_uq_dist.distributions._gaussian_copula import GaussianCopulaJoint as GaussianCopulaJoint
+from nn_uq_dist.distributions._input_reparam import InputReparam as InputReparam
 from nn_uq_dist.distributions._linearized_conditional import (
     LinearizedConditional as LinearizedConditional,
 )

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.scipy.special import ndtri
+from jax.scipy.special import logsumexp, ndtri
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics.checks import as_numeric, in_type, is_concrete, require_probabilities
@@ -266,6 +266,46 @@ class OutputDistribution(Distribution):
         ends = self.from_normal_score(jnp.stack([ndtri(below), -ndtri(above)]))
         low, high = self.bounds
         return jnp.stack([jnp.where(below > 0, ends[0], low), jnp.where(above > 0, ends[1], high)])
+
+    def log_interval(self, low: ArrayLike, high: ArrayLike) -> Array:
+        """``log P(low < Y <= high)``, the likelihood of a rounded or interval-censored value.
+
+        Parameters
+        ----------
+        low, high
+            Ends, which broadcast against ``batch_shape``; infinite for none. NaN if ``low`` is
+            above ``high``.
+
+        Notes
+        -----
+        By the difference of the smaller tails, or where that has too few digits by quadrature of
+        the density: right to 1e-5 in float32 and to 1e-9 in float64.
+
+        Examples
+        --------
+        >>> import numpyro.distributions as dist
+        >>> import nn_uq_dist as nuq
+        >>> waiting = nuq.distributions.as_output_distribution(dist.Exponential(1.0))
+        >>> print(waiting.log_interval(1.0, 2.0).round(4))  # log(exp(-1) - exp(-2))
+        -1.4587
+        """
+        low, high = (
+            jnp.asarray(self._fitting(name, end), self._dtype)
+            for name, end in (("low", low), ("high", high))
+        )
+        upper = self.log_sf(low) < self.log_cdf(high)
+        larger = jnp.where(upper, self.log_sf(low), self.log_cdf(high))
+        smaller = jnp.where(upper, self.log_sf(high), self.log_cdf(low))
+        gap = larger - smaller
+        is_narrow = gap < jnp.finfo(self._dtype).eps ** 0.25
+        wide = larger + jnp.log(-jnp.expm1(-jnp.where(is_narrow, 1, gap)))
+        ends = jnp.stack(jnp.broadcast_arrays(low, high))
+        nodes, lengths = gauss_legendre(
+            jnp.where(is_narrow, jnp.clip(ends, *self.bounds), self.mean)
+        )
+        logs = self.log_prob(nodes) + jnp.log(jnp.where(lengths > 0, lengths, 1))
+        narrow = logsumexp(jnp.where(lengths > 0, logs, -jnp.inf), axis=0)
+        return jnp.where(low <= high, jnp.where(is_narrow, narrow, wide), jnp.nan)
 
     def normal_score(self, value: ArrayLike) -> Array:
         r"""Normal score :math:`\Phi^{-1}(F(y))`, from the smaller of the two tails."""

@@ -1,18 +1,21 @@
 """The distribution of one output of a linearized network as a NumPyro distribution."""
 
 import contextlib
+import math
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax import Array, random
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
+from numpyro.distributions.kl import kl_divergence
 
 from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import as_jax, as_variances, nan_unless, one_program, runs_in_numpy
-from nn_uq_dist.basics.row_algebra import binary_unit, namespace
+from nn_uq_dist.basics.row_algebra import binary_unit, joined, namespace
 from nn_uq_dist.distributions._contract import validate_sample
 from nn_uq_dist.distributions._contract_output import OutputDistribution
 from nn_uq_dist.uniform_sum.quantiles import corners, resolved_scale, saddlepoint_quantile
@@ -177,6 +180,43 @@ class LinearizedMarginal(OutputDistribution):
         """Log survival function ``log P(X > value)``, accurate in both tails."""
         return uniform_sum.logsf(self._centered(value), self.weights, self.normal_scale)
 
+    def log_interval(self, low: ArrayLike, high: ArrayLike) -> Array:
+        """``log P(low < Y <= high)``, the likelihood of a rounded or interval-censored value.
+
+        Parameters
+        ----------
+        low, high
+            Ends, which broadcast against ``batch_shape``; infinite for none. NaN if ``low`` is
+            above ``high``.
+
+        Notes
+        -----
+        The probability over the length is the density of the sum with one more uniform, as wide as
+        the interval, at its middle: no difference of tails, right to 1e-13 in float64.
+
+        Examples
+        --------
+        >>> import nn_uq_dist as nuq
+        >>> output = nuq.LinearizedMarginal(0.0, [1.0, 1.0], normal_scale=0.5)
+        >>> print(output.log_interval(7.999, 8.001).round(2))  # 8.4 standard deviations out
+        -86.2
+        """
+        low, high = (jnp.asarray(self._fitting(n, v)) for n, v in (("low", low), ("high", high)))
+        half = 0.5 * (high - low)
+        is_whole = jnp.isfinite(half)
+        half = jnp.where(is_whole, half, 1)
+        middle = low + half
+        shape = (*jnp.broadcast_shapes(half.shape, self.batch_shape), 1)
+        weights = joined([jnp.asarray(self.weights), jnp.broadcast_to(half[..., None], shape)])
+        scale = self.normal_scale
+        whole = uniform_sum.logpdf(
+            self._centered(jnp.where(is_whole, middle, 0)), weights, scale
+        ) + jnp.log(2 * half)
+        if checks.is_concrete(is_whole) and np.all(np.asarray(is_whole)):
+            return whole
+        open_ended = jnp.where(jnp.isposinf(high), self.log_sf(low), self.log_cdf(high))
+        return jnp.where(is_whole, whole, open_ended)
+
     def icdf(self, q: ArrayLike) -> Array:
         """Quantile function; lower tail probabilities such as 1e-30 are resolved.
 
@@ -255,6 +295,16 @@ class LinearizedMarginal(OutputDistribution):
         dtype, scale = self._dtype, self.normal_scale
         loc, weights = jnp.asarray(self.loc, dtype), jnp.asarray(self.weights, dtype)
         return loc, weights, None if scale is None else jnp.asarray(scale, dtype)
+
+
+def _kl_to_normal(p: LinearizedMarginal, q: dist.Normal) -> Array:
+    """Kullback-Leibler divergence to a normal distribution: the entropy, and two moments."""
+    score = (p.mean - q.loc) / q.scale
+    second = (p.standard_deviation / q.scale) ** 2 + score**2
+    return 0.5 * (second + math.log(2 * math.pi)) + jnp.log(q.scale) - p.entropy()
+
+
+kl_divergence.add((LinearizedMarginal, dist.Normal), _kl_to_normal)
 
 
 def _valid(normal_scale: Array | None) -> Any:

@@ -276,12 +276,12 @@ def nataf_by_kurtosis(excess_kurtosis: Array, correlation: Array) -> Array:
 
     Notes
     -----
-    Exact for outputs :math:`\operatorname{erf}(c\, z)`, from normal (:math:`c 	o 0`) to uniform
-    (:math:`c = 1/\sqrt 2`). With :math:`A = 2c^2/(1 + 2c^2)`, found from the kurtosis, their scores
-    have the correlation
+    Exact for outputs :math:`\operatorname{erf}(c\, z)`, from normal (:math:`c \to 0`) to uniform
+    (:math:`c = 1/\sqrt 2`). With :math:`A = 2c^2/(1 + 2c^2)`, found from the kurtosis, scores have
+    the correlation
 
-    .. math:: ho = rac{\sin(r \sqrt{lpha_i lpha_j})}{\sqrt{\sinlpha_i \sinlpha_j}},
-              \qquad lpha = rcsin A
+    .. math:: \rho = \frac{\sin(r \sqrt{\alpha_i \alpha_j})}{\sqrt{\sin\alpha_i \sin\alpha_j}},
+              \qquad \alpha = \arcsin A
 
     (C. K. I. Williams, Computation with infinite networks, Neural Computation 10, 1998: the
     covariance of two error functions). For weighted sums it is off by 8e-4 at most and 1e-4 on
@@ -295,7 +295,9 @@ def nataf_by_kurtosis(excess_kurtosis: Array, correlation: Array) -> Array:
     >>> print(f"{nataf_by_kurtosis(jnp.full(2, -1.2), correlation)[0, 1]:.4f}")  # 2 sin(pi/12)
     0.5176
     """
-    angle = -excess_kurtosis * jnp.polyval(jnp.asarray(_ANGLE[::-1], excess_kurtosis.dtype), -excess_kurtosis)
+    angle = -excess_kurtosis * jnp.polyval(
+        jnp.asarray(_ANGLE[::-1], excess_kurtosis.dtype), -excess_kurtosis
+    )
     square = correlation**2 * angle[..., :, None] * angle[..., None, :]
     ratio = _sine_over_root(angle**2)
     matrix = _sine_over_root(square) / jnp.sqrt(ratio[..., :, None] * ratio[..., None, :])

@@ -183,7 +183,9 @@ class StandardSpace:
             self.num_runs += done
             self._report(done)
         # Read at the end: a program runs while the next is called.
-        return [np.concatenate(arrays)[: len(z)] for arrays in zip(*known_arrays(parts), strict=True)]
+        return [
+            np.concatenate(arrays)[: len(z)] for arrays in zip(*known_arrays(parts), strict=True)
+        ]
 
     def _inputs(self, z: FloatArray) -> FloatArray:
         """Inputs ``(n, N_x)`` of the distribution, in float64."""

@@ -11,8 +11,8 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.concrete import known_arrays
 from nn_uq_dist.basics.compiled_programs import compiled_once
+from nn_uq_dist.basics.concrete import known_arrays
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.flat_network import checked_network
 from nn_uq_dist.inputs.from_numpyro import as_source

@@ -5,9 +5,13 @@ import math
 
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 import scipy.stats
+from jax.test_util import check_grads
+from numpyro.distributions.kl import kl_divergence
 from scipy.integrate import quad
 from scipy.special import ndtr
 
@@ -210,3 +214,77 @@ def test_a_point_mass_that_jit_hides_has_no_density_but_draws():
     functions, rest = everything(jnp.zeros(2))
     assert np.isnan(functions).all()
     np.testing.assert_allclose([rest["draw"], rest["variance"]], [LOC, 0.0])
+
+
+def tail(x, weights, scale):
+    """``P(X > x)`` by integrals of the normal distribution function over corners, any precision."""
+    signs = itertools.product([-1, 1], repeat=len(weights))
+    total = mpmath.mpf(0)
+    for corner in signs:
+        t = sum(mpmath.mpf(float(w)) * s for w, s in zip(weights, corner, strict=True)) - x
+        before, value = mpmath.npdf(t / scale) / scale, mpmath.ncdf(t / scale)
+        for k in range(1, len(weights) + 1):
+            before, value = value, (t * value + scale**2 * before) / k
+        total += math.prod(corner) * value
+    return total / math.prod(2 * mpmath.mpf(float(w)) for w in weights)
+
+
+@pytest.mark.parametrize("width", [1e-6, 1e-2, 10.0])
+def test_log_interval(width, precision):
+    weights, scale = np.array([1.0, 0.7], precision), np.asarray(0.9, precision)
+    sd = float(np.sqrt(np.sum(weights**2) / 3 + scale**2))
+    middles = sd * np.array([-30.0, -4.1, 0.3, 8.0, 30.0])
+    low, high = (np.asarray(middles + side * width * sd, precision) for side in (-0.5, 0.5))
+    found = LinearizedMarginal(np.zeros((), precision), weights, scale).log_interval(low, high)
+    with mpmath.workdps(600):
+        exact = [
+            float(mpmath.log(tail(mpmath.mpf(float(a)), weights, mpmath.mpf(float(scale)))
+                             - tail(mpmath.mpf(float(b)), weights, mpmath.mpf(float(scale)))))
+            for a, b in zip(low, high, strict=True)
+        ]  # fmt: skip
+    found = np.asarray(found, float)
+    at_once = low == high  # in single precision thirty deviations out
+    assert np.isneginf(found[at_once]).all()
+    # Relative errors of probabilities, where logarithms hold them.
+    found, exact = found[~at_once], np.array(exact)[~at_once]
+    rounding = np.finfo(precision).eps * np.abs(exact)
+    tolerance = {"float32": 1e-5, "float64": 1e-10}[precision]
+    assert (np.abs(found - exact) <= tolerance + 4 * rounding).all()
+
+
+def test_log_interval_at_ends_and_of_half_lines():
+    d = LinearizedMarginal(0.0, [1.0, 1.0])
+    low, high = [-np.inf, 0.5, -np.inf, 1.0, 2.5, 1.5, 1.0], [0.5, np.inf, np.inf, 1.0, 3, 2.5, 0.0]
+    expected = [d.log_cdf(0.5), d.log_sf(0.5), 0.0, -np.inf, -np.inf, d.log_sf(1.5), np.nan]
+    found = d.log_interval(np.array(low), np.array(high))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    traced = jax.jit(d.log_interval)(np.array(low), np.array(high))
+    np.testing.assert_allclose(traced, found, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("x64")
+def test_gradient_of_log_interval():
+    def value(loc, weight, scale, low, high):
+        d = LinearizedMarginal(loc, jnp.stack([weight, 0.3]), scale)
+        return d.log_interval(low, high)
+
+    check_grads(value, (0.1, 0.8, 0.4, 1.0, 1.3), order=1, modes=["rev"], rtol=1e-6)
+
+
+@pytest.mark.usefixtures("x64")
+def test_divergence_from_a_normal_distribution(name):
+    d, q = make(name), dist.Normal(0.3, 1.2)
+    half = float(np.abs(CASES[name][0]).sum() + 10 * CASES[name][1])
+
+    nodes, lengths = np.polynomial.legendre.leggauss(400)
+    kinks = LOC + np.array([-half, *sorted({float(k) for k in d.kinks() - LOC}), half])
+    expected = 0.0
+    for a, b in itertools.pairwise(np.clip(kinks, LOC - half, LOC + half)):
+        at = a + (b - a) * (nodes + 1) / 2
+        logs = np.asarray(d.log_prob(at))
+        terms = np.exp(logs) * (np.where(np.isfinite(logs), logs, 0) - np.asarray(q.log_prob(at)))
+        expected += (b - a) / 2 * (lengths @ terms)
+    np.testing.assert_allclose(kl_divergence(d, q), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        kl_divergence(d.expand([2]).to_event(1), q.expand([2]).to_event(1)), 2 * expected, rtol=1e-6
+    )

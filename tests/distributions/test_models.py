@@ -19,6 +19,7 @@ from numpyro.infer.reparam import TransformReparam
 from numpyro.infer.util import log_density
 from scipy import stats
 
+import nn_uq_dist as nuq
 from nn_uq_dist import Input, Linearization, LinearizedMarginal
 
 KEY = jax.random.key(0)
@@ -175,8 +176,7 @@ def test_reparametrized_joint_in_a_plate():
     expected = [trapezoid(weights=0.5 * JACOBIAN[j]).ppf(below[:, j]) for j in range(2)]
     expected = np.transpose(expected)
     np.testing.assert_allclose(trace["y"]["value"], expected, rtol=1e-4)
-    matrix = JACOBIAN @ JACOBIAN.T
-    matrix = matrix / np.sqrt(np.outer(matrix.diagonal(), matrix.diagonal()))
+    matrix = np.asarray(joint_distribution(0.5).correlation_matrix, float)
     base = stats.multivariate_normal(cov=matrix).logpdf(scores).sum()
     np.testing.assert_allclose(density, base + stats.halfnorm.logpdf(0.5), rtol=1e-5)
 
@@ -225,3 +225,32 @@ def test_parallel_prediction_likelihood_and_dependencies():
         expected = Y_LAW.logpdf(ROWS[0] - np.asarray(draws["x"])).sum(-1)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert set(get_dependencies(model, (ROWS[0],))["prior_dependencies"]["y"]) == {"x", "y"}
+
+
+def test_states_of_a_network_in_front_of_the_observations():
+    # As enumeration puts them: an axis to the left of the plate.
+    gains, y = jnp.array([0.7, 1.6]), jnp.array([0.2, -0.4, 0.9])
+    measured = jnp.array([[0.1], [-0.3], [0.5]])
+
+    def outputs(gain, x):
+        f = {"gain": dist.Delta(gain[..., None]).to_event(1), "x": Input.box(x, half_width=0.2)}
+        linear = nuq.linearize(lambda v: v["gain"] * jnp.sinh(v["x"]), f)
+        return linear.marginals(noise_scale=0.1)[..., 0]
+
+    all_states = outputs(gains[:, None] + jnp.zeros(3), jnp.stack([measured, measured]))
+    each = [outputs(jnp.full(3, gain), measured).log_prob(y) for gain in gains]
+    np.testing.assert_allclose(all_states.log_prob(y), each, rtol=1e-5)
+
+
+def test_missing_values_of_single_outputs():
+    m, seen = LinearizedMarginal(jnp.zeros(3), WEIGHTS, 0.1), np.array([True, False, True])
+    values = jnp.array([0.1, 9.0, 0.3])
+
+    def model():
+        with numpyro.plate("observations", 3):
+            numpyro.sample("y", m, obs=values, obs_mask=seen)
+
+    density, trace = log_density(handlers.seed(model, 0), (), {}, {"y_unobserved": jnp.zeros(3)})
+    assert set(trace) >= {"y_observed", "y_unobserved"}
+    expected = m.log_prob(values)[seen].sum() + m.log_prob(jnp.zeros(3))[~seen].sum()
+    np.testing.assert_allclose(density, expected, rtol=1e-5)
