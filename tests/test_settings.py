@@ -139,8 +139,19 @@ def point(model):
 FEW = "densities", "moments"
 
 
+def cases(names, *pairs):
+    """Names of these parameters, each pair with a type: every kind in one, all kinds in both."""
+    return pytest.mark.parametrize((names, "precision"), pairs, indirect=["precision"])
+
+
+each_model = cases(
+    "name", ("linear", "float32"), ("linear", "float64"), ("box", "float64"),
+    ("corrected", "float32"),
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("noise_scale", [None, 0.1])
-@pytest.mark.parametrize("name", ["linear", "box", "corrected"])
+@each_model
 def test_marginals(name, noise_scale):
     own = model(name, numbers().dtype.name)
     is_long = name == "corrected" and noise_scale is not None
@@ -176,7 +187,7 @@ def of_conditional(d, y):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["joint", "gaussian_copula"])
-@pytest.mark.parametrize("name", ["linear", "box", "corrected"])
+@each_model
 def test_joints(name, kind):
     own = model(name, numbers().dtype.name)
     is_copula = kind == "gaussian_copula"
@@ -194,7 +205,7 @@ def test_joints(name, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["marginals", "joint", "gaussian_copula"])
+@cases("name", ("marginals", "float32"), ("joint", "float64"), ("gaussian_copula", "float32"))
 def test_compiled_with_the_network(name):
     def log_prob(mean):
         linear = nuq.linearize(network, nuq.Input.box(mean, half_width=0.1))
@@ -221,7 +232,7 @@ FAMILIES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAMILIES)
+@cases("name", *zip(FAMILIES, 2 * ("float32", "float64"), strict=True))
 def test_copulas_of_other_distributions(name):
     copula = nuq.GaussianCopulaJoint(FAMILIES[name](), numbers([1, 0.5], [0.5, 1]))
     y = jnp.asarray(numbers(0.4, 0.6))
@@ -290,7 +301,7 @@ def test_answers_with_runs_of_the_network(name):
 
 @pytest.mark.viz
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["linear", "corrected"])
+@cases("name", ("linear", "float64"), ("corrected", "float32"))
 def test_tables_and_figures(name):
     dtype = numbers().dtype.name
     own, draws = model(name, dtype), pairs(dtype)
@@ -336,7 +347,7 @@ def program(kind, y):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["marginals", "joint"])
+@cases("kind", ("marginals", "float32"), ("joint", "float64"))
 def test_inference(kind):
     y, own = numbers(0.5, 0.1), partial(program, kind)
     chain = infer.MCMC(infer.NUTS(own), num_warmup=3, num_samples=3, progress_bar=False)

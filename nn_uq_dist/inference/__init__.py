@@ -6,7 +6,7 @@ weights over all mixtures that they were drawn from, and has what both searches 
 
 Of how probable it is that the network fails, read `_failure_probability.py` first, then
 `_failure_search.py`, which learns where it fails. `_limit_state.py` says which runs fail, and has
-climbs to the limit and tangents there; `_markov_chains.py` has chains beyond the limit, and subset
+climbs to it, `_corners.py` planes there; `_markov_chains.py` has chains beyond it, and subset
 simulation, which is made of such. All lead to failing inputs. `_normal_mixture.py` has the
 distributions that are drawn from, and `_failure_estimate.py` the estimate, and what can be claimed.
 

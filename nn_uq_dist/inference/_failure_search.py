@@ -16,6 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray
+from nn_uq_dist.inference._corners import (
+    RUNS_PER_START,
+    Corner,
+    are_beyond,
+    corners,
+    distinct,
+)
 from nn_uq_dist.inference._importance_weights import (
     Archive,
     effective,
@@ -26,13 +33,8 @@ from nn_uq_dist.inference._importance_weights import (
 )
 from nn_uq_dist.inference._limit_state import (
     RUNS_PER_CLIMB,
-    RUNS_PER_START,
-    Corner,
     Limits,
-    are_beyond,
     climbed,
-    corners,
-    distinct,
     nearest,
     on_rays,
     unit_slopes,

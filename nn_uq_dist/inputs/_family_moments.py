@@ -102,7 +102,9 @@ def _by_quadrature(
     shift = jnp.sum(shares * (values - center), axis=0)
     variance = jnp.sum(shares * (values - center - shift) ** 2, axis=0)
     outermost = from_normal_score(family, ends[jnp.array([0, -1])]) - center - shift
-    last = jnp.max(outermost**2, axis=0) * math.exp(-(_FARTHEST**2) / 2) / math.sqrt(2 * math.pi) / 8
+    last = (
+        jnp.max(outermost**2, axis=0) * math.exp(-(_FARTHEST**2) / 2) / math.sqrt(2 * math.pi) / 8
+    )
     reaches = jnp.isfinite(variance) & (last <= _LAST_SHARE * variance)
     mean = jnp.where(reaches, center + shift, own_mean)
     return mean, jnp.sqrt(jnp.where(reaches, variance, own_variance))

@@ -227,16 +227,16 @@ def test_each_observation_is_found_as_if_alone():
 
 @pytest.mark.slow
 def test_intervals_hold():
-    # 200 data sets of two inputs: the share has the standard error .017 (one input's is .021).
+    # 100 data sets of two inputs: the share has the standard error .024 (one input's is .03).
     f = nuq.Input.box(jnp.zeros(2), half_width=2.0)
     keys = jax.random.split(KEY)
-    x = f.sample(keys[0], (200,))
-    y = jax.vmap(bent)(x) + 0.05 * jax.random.normal(keys[1], (200, 3))
+    x = f.sample(keys[0], (100,))
+    y = jax.vmap(bent)(x) + 0.05 * jax.random.normal(keys[1], (100, 3))
     result = found(bent, f, y, noise_scale=0.05)
     assert result.converged.mean() > 0.9
     low, high = np.quantile(result.draws, [0.05, 0.95], axis=0)
     covered = ((low <= x) & (x <= high))[result.converged]
-    assert abs(covered.mean() - 0.9) < 4 * 0.021
+    assert abs(covered.mean() - 0.9) < 4 * 0.03
 
 
 def test_what_is_too_hard_has_not_converged():

@@ -117,7 +117,7 @@ def test_few_weights_that_dominate_among_many(tiny, precision):
     few = [[1.0, 0.3, 0.09], [1.0, 0.3], [1.0, 0.3, 0.09, 0.027]]
     for weights in few:
         exact = float_log_values(x, np.array(weights), 0.0)
-        for count in (20, 33, 65, 129):
+        for count in (20, 129):
             many = np.r_[weights, np.full(count - len(weights), tiny)].astype(precision)
             points = x[np.abs(x) < 0.99 * sum(weights)]
             found = lc.logpdf_and_logsf(points, many)
