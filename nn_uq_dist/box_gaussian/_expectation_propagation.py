@@ -19,8 +19,8 @@ from nn_uq_dist.box_gaussian._gaussian_part import Gaussian, Problem, Sites, gau
 
 _MOST_PASSES = 60
 # Largest remaining change of a site, relative to its marginal, before the last pass. A log density
-# is off by its square, 1e-6 at most for 1 to 12 outputs of 6 to 31 inputs, below rounding, and its
-# gradient by half of it; moments need more, and 10 passes for 7.
+# is off by its square, below rounding, and a gradient by 2e-4 of its size (1e-3 at worst, of eight
+# shapes of 1 to 12 outputs); moments need more, and 10 passes for 7.
 _TOLERANCE = {"float32": 1e-4, "float64": 1e-7}
 _TOLERANCE_OF_DENSITY = {"float32": 1e-3, "float64": 1e-7}
 # Changes above this count as not converged, unless the log density is so large that their effect,
