@@ -325,7 +325,7 @@ def test_float32_where_float64_is_the_default():
     lin, y = model("linear", "float32"), [0.5, 0.1]
     corrected = lin.corrected(nuq.paired_draws(network, lin, KEY, 300, **NO_BAR))
     copula = lin.gaussian_copula([0.1, 0.1])
-    found = [copula.log_prob(y), copula.condition([0], [0.2]).log_prob([0.1])]
+    found = [copula.log_prob(y), copula.sample(KEY), copula.condition([0], [0.2]).log_prob([0.1])]
     for own in (lin, corrected):
         marginals, joint = own.marginals(), own.joint([0.1, 0.1])
         found += [marginals.log_prob(y), marginals.icdf([[0.1], [0.9]]), own.covariance]

@@ -29,6 +29,7 @@ from nn_uq_dist.distributions._linearized_conditional import (
 from nn_uq_dist.distributions._linearized_joint import LinearizedJoint as LinearizedJoint
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal as LinearizedMarginal
 from nn_uq_dist.distributions._nataf import NatafCorrelation as NatafCorrelation
+from nn_uq_dist.distributions._nataf import nataf_by_kurtosis as nataf_by_kurtosis
 from nn_uq_dist.distributions._nataf import nataf_correlation as nataf_correlation
 from nn_uq_dist.distributions._noisy_marginal import NoisyMarginal as NoisyMarginal
 from nn_uq_dist.distributions._transforms import MonotoneSpline as MonotoneSpline

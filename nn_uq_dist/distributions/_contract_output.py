@@ -279,7 +279,8 @@ class OutputDistribution(Distribution):
         Notes
         -----
         By the difference of the smaller tails, or where that has too few digits by quadrature of
-        the density: right to 1e-5 in float32 and to 1e-9 in float64.
+        the density: right to 1e-5 in float32 and 1e-9 in float64 where the tails have all digits.
+        NumPyro's normal ones have not: 20 standard deviations out it is 2e-4 and 2e-7.
 
         Examples
         --------
@@ -293,10 +294,15 @@ class OutputDistribution(Distribution):
             jnp.asarray(self._fitting(name, end), self._dtype)
             for name, end in (("low", low), ("high", high))
         )
-        upper = self.log_sf(low) < self.log_cdf(high)
-        larger = jnp.where(upper, self.log_sf(low), self.log_cdf(high))
-        smaller = jnp.where(upper, self.log_sf(high), self.log_cdf(low))
-        gap = larger - smaller
+        below, above = (
+            (self.log_cdf(low), self.log_cdf(high)),
+            (self.log_sf(low), self.log_sf(high)),
+        )
+        is_upper = above[0] < below[1]
+        larger = jnp.where(is_upper, above[0], below[1])
+        smaller = jnp.where(is_upper, above[1], below[0])
+        # Beyond the support both tails are zero.
+        gap = jnp.where(jnp.isneginf(larger), jnp.inf, larger - smaller)
         is_narrow = gap < jnp.finfo(self._dtype).eps ** 0.25
         wide = larger + jnp.log(-jnp.expm1(-jnp.where(is_narrow, 1, gap)))
         ends = jnp.stack(jnp.broadcast_arrays(low, high))

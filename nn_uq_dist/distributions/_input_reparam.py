@@ -62,7 +62,7 @@ class InputReparam(Reparam):
                 f"InputReparam needs a LinearizedMarginal or LinearizedJoint, but {name!r} is a "
                 f"{type(own).__name__}; of copulas take TransformReparam"
             )
-        batch = shape[: len(shape) - (event_dim - own.event_dim)]
+        num_event_axes = event_dim - own.event_dim  # of `to_event`
         value = jnp.asarray(own.loc)
         for kind, part, base in (
             ("uniform", weights, dist.Uniform(-1.0, 1.0)),
@@ -70,12 +70,8 @@ class InputReparam(Reparam):
         ):
             if part is None:
                 continue
-            each = shape[len(batch) :]
-            variables = base.expand((*shape, jnp.shape(part)[-1])).to_event(1 + len(each))
+            variables = base.expand((*shape, jnp.shape(part)[-1])).to_event(1 + num_event_axes)
             drawn = numpyro.sample(f"{name}_{kind}", variables)
             rows = jnp.asarray(part)
-            if own.event_dim == 0:
-                value = value + jnp.sum(rows * drawn, axis=-1)
-            else:
-                value = value + matvec(rows, drawn)
+            value = value + (matvec(rows, drawn) if own.event_dim else jnp.sum(rows * drawn, -1))
         return None, value

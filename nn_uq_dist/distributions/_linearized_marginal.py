@@ -181,13 +181,7 @@ class LinearizedMarginal(OutputDistribution):
         return uniform_sum.logsf(self._centered(value), self.weights, self.normal_scale)
 
     def log_interval(self, low: ArrayLike, high: ArrayLike) -> Array:
-        """``log P(low < Y <= high)``, the likelihood of a rounded or interval-censored value.
-
-        Parameters
-        ----------
-        low, high
-            Ends, which broadcast against ``batch_shape``; infinite for none. NaN if ``low`` is
-            above ``high``.
+        """``log P(low < Y <= high)``, with the arguments of `OutputDistribution.log_interval`.
 
         Notes
         -----

@@ -274,6 +274,11 @@ def nataf_by_kurtosis(excess_kurtosis: Array, correlation: Array) -> Array:
     correlation : Array, shape (..., N_y, N_y)
         Desired correlation of the outputs.
 
+    Returns
+    -------
+    Array, shape (..., N_y, N_y)
+        Correlation of the normal scores, beyond 1 where outputs cannot have the desired one.
+
     Notes
     -----
     Exact for outputs :math:`\operatorname{erf}(c\, z)`, from normal (:math:`c \to 0`) to uniform
@@ -290,7 +295,7 @@ def nataf_by_kurtosis(excess_kurtosis: Array, correlation: Array) -> Array:
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from nn_uq_dist.distributions._nataf import nataf_by_kurtosis
+    >>> from nn_uq_dist.distributions import nataf_by_kurtosis
     >>> correlation = jnp.array([[1.0, 0.5], [0.5, 1.0]])
     >>> print(f"{nataf_by_kurtosis(jnp.full(2, -1.2), correlation)[0, 1]:.4f}")  # 2 sin(pi/12)
     0.5176

@@ -17,9 +17,9 @@ from nn_uq_dist.distributions import (
     GaussianCopulaJoint,
     JointDistribution,
     LinearizedMarginal,
+    nataf_by_kurtosis,
     nataf_correlation,
 )
-from nn_uq_dist.distributions._nataf import nataf_by_kurtosis
 from nn_uq_dist.distributions.correlation_matrices import (
     checked_floor,
     clipped_correlation,

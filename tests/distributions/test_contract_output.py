@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -128,3 +129,40 @@ def test_shortest_coverage_intervals(probability, precision):
     np.testing.assert_allclose(traced, ends, rtol=1e-5)
     with pytest.raises(ValueError, match="probability must be between 0 and 1, got 95; pass a"):
         box.coverage_interval(95)
+
+
+INTERVALS = {
+    "exponential": (lambda: dist.Exponential(1.0), lambda x: mpmath.exp(-mpmath.mpf(x))),
+    "laplace": (
+        lambda: dist.Laplace(0.0, 1.0),
+        lambda x: mpmath.exp(-mpmath.mpf(x)) / 2 if x > 0 else 1 - mpmath.exp(mpmath.mpf(x)) / 2,
+    ),
+    "normal": (lambda: dist.Normal(0.0, 1.0), lambda x: mpmath.ncdf(-mpmath.mpf(x))),
+}
+
+
+@pytest.mark.parametrize("name", INTERVALS)
+def test_intervals_of_other_families(name, precision):
+    make, tail = INTERVALS[name]
+    own = as_output_distribution(make())
+    middles = [0.7, 9.0, 20.0] if name == "exponential" else [-20.0, -4.0, 0.7, 20.0]
+    for width in (1e-6, 1e-3, 0.1, 1.0):
+        low, high = (np.asarray(np.array(middles) + s * width, precision) for s in (-0.5, 0.5))
+        is_some = high > low  # in single precision some are one number
+        with mpmath.workdps(400):
+            pairs = zip(low[is_some], high[is_some], strict=True)
+            exact = [float(mpmath.log(tail(float(a)) - tail(float(b)))) for a, b in pairs]
+        found = np.asarray(own.log_interval(low, high), float)
+        tolerance = np.full(len(exact), {"float32": 1e-5, "float64": 1e-9}[precision])
+        # Tails of NumPyro's normal distribution have fewer digits there.
+        is_far = (name == "normal") & (np.abs(low[is_some]) > 10)
+        tolerance[is_far] = {"float32": 4e-4, "float64": 4e-7}[precision]
+        rounding = 4 * np.finfo(precision).eps * np.abs(exact)
+        assert (np.abs(found[is_some] - exact) <= tolerance + rounding).all()
+        assert np.isneginf(found[~is_some]).all()
+
+
+def test_intervals_beyond_a_support():
+    own = as_output_distribution(dist.Exponential(1.0))
+    found = own.log_interval(np.array([-3.0, -1.0, 2.0]), np.array([-2.0, np.inf, 1.0]))
+    np.testing.assert_array_equal(found, [-np.inf, 0.0, np.nan])
