@@ -262,6 +262,18 @@ def test_log_interval_at_ends_and_of_half_lines():
     np.testing.assert_allclose(traced, found, rtol=1e-6)
 
 
+def test_log_interval_with_ends_far_out_or_missing(precision):
+    d = LinearizedMarginal(np.zeros((), precision), np.array([1.0, 0.5], precision), 0.3)
+    far = np.array([1e3, 1e6, 1e12, 1e30, np.inf], precision)
+    tolerance = {"float32": 2e-6, "float64": 1e-13}[precision]
+    for low in (2.37, -1.0):
+        logs = d.log_interval(low, far)
+        np.testing.assert_allclose(logs, np.full(5, d.log_sf(low)), rtol=tolerance, atol=tolerance)
+        np.testing.assert_array_equal(d.log_interval(-far, -low), logs)
+    low, high = [np.nan, 1.0, -np.inf, np.inf, 1.0], [1.0, np.nan, np.nan, 1.0, -np.inf]
+    assert np.isnan(d.log_interval(np.array(low), np.array(high))).all()
+
+
 @pytest.mark.usefixtures("x64")
 def test_gradient_of_log_interval():
     def value(loc, weight, scale, low, high):
