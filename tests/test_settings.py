@@ -256,7 +256,7 @@ ANSWERS = {
         noise_scale=0.1,
         key=KEY,
         num_runs=20_000,
-    ),  # fmt: skip
+    ),
     "sobol_indices": lambda dtype: answers(
         nuq.sobol_indices, mixed_input(dtype), KEY, num_runs=1000
     ),
