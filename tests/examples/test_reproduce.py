@@ -14,11 +14,10 @@ pytestmark = [pytest.mark.viz, pytest.mark.slow]
 
 
 def test_some_figures_and_tables_are_written(operators, tmp_path, capsys):
-    arguments = "--num-draws 1000 --no-progress --only inputs errors correlation flips"
+    arguments = "--num-draws 1000 --no-progress --only inputs flips"
     operators.reproduce.main([*arguments.split(), "marginals_linear_2", "--out", str(tmp_path)])
     written = {path.name for path in tmp_path.iterdir()}
-    figures = {"inputs.png", "errors.png", "correlation.png", "marginals_linear_2.png"}
-    assert written == figures | {"errors.md", "correlation.md", "flips.md"}
+    assert written == {"inputs.png", "marginals_linear_2.png", "flips.md"}
     output, errors = capsys.readouterr()
     assert errors == ""
     assert all(str(tmp_path / name) in output for name in written)
