@@ -23,7 +23,7 @@ from tests.compiling import drop_many_programs
 KEY = jax.random.key(0)
 NO_BAR = {"progress": False}
 WEIGHTS = np.random.default_rng(0).normal(size=(2, 5, 5))
-POINTS = np.linspace(-0.1, 0.1, 3000, dtype=np.float32)
+POINTS = np.linspace(-0.1, 0.1, 3000)
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,9 @@ OUTPUT_METHODS = {
     "far_out": lambda d, y: (d.cdf(y - 9), d.cdf(y + 9), d.log_cdf(y - 9), d.log_sf(y + 9)),
     "entries": lambda d, y: distributions.batch_entries(d, 0).log_prob(y[0]),
     "batches": lambda d, y: (d.to_event(1).log_prob(y), d.expand((3, 2)).cdf(y)),
-    "many_points": lambda d, y: distributions.batch_entries(d, 0).log_prob(y[0] + POINTS),
+    "many_points": lambda d, y: distributions.batch_entries(d, 0).log_prob(
+        y[0] + POINTS.astype(y.dtype)
+    ),
     "gradient": jax.grad(lambda d, y: d.log_prob(y).sum(), (0, 1)),
     "gradient_of_quantiles": jax.grad(lambda d, y: d.icdf(numbers(0.1, 0.9)).sum()),
     "gradient_of_draws": jax.grad(lambda d, y: d.sample(KEY, (3,)).sum()),
