@@ -22,6 +22,7 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True  # an attribute that is a property is described once
 autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "imported-members": True}
 autodoc_typehints = "none"  # the docstrings state types and shapes
 
 html_theme = "furo"

@@ -1,6 +1,7 @@
 """Without the extra `viz` the core works, and the rest says which extra it needs.
 
-These tests run with the extra hidden; CI runs them again where it is not installed.
+These tests run with the extra hidden; CI runs them again where it is not installed. With it, the
+package is imported after any other: ArviZ loads JAX and NumPyro in another order.
 """
 
 import inspect
@@ -58,4 +59,11 @@ def test_every_function_of_diagnostics_and_plots_names_the_missing_extra():
 
 def test_import_loads_nothing_of_the_extra():
     code = f"import nn_uq_dist, sys; assert not set(sys.modules) & set({HIDDEN!r})"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)  # noqa: S603
+
+
+@pytest.mark.viz
+@pytest.mark.parametrize("other", ["arviz_plots", "numpyro"])
+def test_import_after(other):
+    code = f"import {other}, nn_uq_dist"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)  # noqa: S603

@@ -58,24 +58,20 @@ NETWORKS = {
 
 def programs_of(network, seed, batch_shape=(), *, with_tables=False):
     """Programs that each function compiles for a network, an input and a key of this seed."""
-    found = {}
+    compiled = {}
 
     def counted(function, *args, **options):
         with counted_compilations() as programs:
             result = jax.block_until_ready(function(*args, **options))
-        found[function.__name__] = programs
+        compiled[function.__name__] = programs
         return result
 
     rng, key = np.random.default_rng(seed), jax.random.key(seed)
     mean = rng.uniform(size=(*batch_shape, NUM_INPUTS)).astype(np.float32)
     f = nuq.Input.box(mean, half_width=0.3 + 0.1 * seed)
     linear = counted(nuq.linearize, network, f)
-    draws = counted(nuq.monte_carlo, network, f, key, 100, progress=False)
-    inputs = nuq.monte_carlo(lambda x: x, f, key, 100, progress=False)
-    expected = jax.vmap(network)(inputs.reshape(-1, NUM_INPUTS)).reshape(draws.shape)
-    np.testing.assert_allclose(draws, expected, rtol=1e-4, atol=1e-5)
+    counted(nuq.monte_carlo, network, f, key, 100, progress=False)
     pairs = counted(nuq.paired_draws, network, linear, key, 100, progress=False)
-    np.testing.assert_allclose(pairs.network, draws, rtol=1e-4, atol=1e-5)
     if with_tables or batch_shape:
         counted(linear.corrected, pairs)
 
@@ -83,7 +79,7 @@ def programs_of(network, seed, batch_shape=(), *, with_tables=False):
         counted(linear.gaussian_copula)
         counted(lambda: nuq.paired_statistics(pairs).quantile([0.1, 0.9]))
         counted(summary, linear, pairs, quantiles=[0.1, 0.9], tails=[0.1])
-    return found
+    return compiled
 
 
 @pytest.mark.viz

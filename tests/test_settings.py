@@ -18,11 +18,12 @@ from numpyro.infer.autoguide import AutoNormal
 
 import nn_uq_dist as nuq
 from nn_uq_dist import diagnostics, distributions, error_analysis, inputs, plots
-from tests.compiling import drop_many_programs, jit
+from tests.compiling import drop_many_programs
 
 KEY = jax.random.key(0)
 NO_BAR = {"progress": False}
 WEIGHTS = np.random.default_rng(0).normal(size=(2, 5, 5))
+POINTS = np.linspace(-0.1, 0.1, 3000)
 
 
 @pytest.fixture(autouse=True)
@@ -71,13 +72,6 @@ def model(name, dtype):
     return linear if name == "linear" else linear.corrected(pairs(dtype))
 
 
-def of_input(f):
-    return (
-        (f.mean, f.standard_deviation, f.covariance, f.half_width, f.normal_scale),
-        (f.sample(KEY, (3,)), f.sample_deviation(KEY), repr(f)),
-    )
-
-
 INPUTS = {
     "box": lambda: nuq.Input.box(numbers(0, 1), half_width=1),
     "normal": lambda: nuq.Input.normal(numbers(0, 1), scale=0.5),
@@ -107,11 +101,13 @@ INPUTS = {
 }
 
 
-@pytest.mark.parametrize("name", INPUTS)
-def test_inputs(name):
-    f = INPUTS[name]()
-    draws = nuq.monte_carlo(lambda x: x, f, KEY, 5, **NO_BAR)
-    check((of_input(f), f.network_input(f.mean), draws))
+@pytest.mark.slow
+def test_inputs():
+    for make in INPUTS.values():
+        f = make()
+        draws = nuq.monte_carlo(lambda x: x, f, KEY, 5, **NO_BAR)
+        check((f.mean, f.standard_deviation, f.covariance, f.half_width, f.normal_scale))
+        check((f.sample(KEY, (3,)), f.sample_deviation(KEY), f.network_input(f.mean), draws))
 
 
 OUTPUT_METHODS = {
@@ -125,6 +121,9 @@ OUTPUT_METHODS = {
     "far_out": lambda d, y: (d.cdf(y - 9), d.cdf(y + 9), d.log_cdf(y - 9), d.log_sf(y + 9)),
     "entries": lambda d, y: distributions.batch_entries(d, 0).log_prob(y[0]),
     "batches": lambda d, y: (d.to_event(1).log_prob(y), d.expand((3, 2)).cdf(y)),
+    "many_points": lambda d, y: distributions.batch_entries(d, 0).log_prob(
+        y[0] + POINTS.astype(y.dtype)
+    ),
     "gradient": jax.grad(lambda d, y: d.log_prob(y).sum(), (0, 1)),
     "gradient_of_quantiles": jax.grad(lambda d, y: d.icdf(numbers(0.1, 0.9)).sum()),
     "gradient_of_draws": jax.grad(lambda d, y: d.sample(KEY, (3,)).sum()),
@@ -159,14 +158,6 @@ def test_marginals(name, noise_scale):
         check(OUTPUT_METHODS[method](own.marginals(noise_scale), point(own)))
     if name != "corrected":
         check(own.marginals(noise_scale).entropy())
-
-
-@pytest.mark.parametrize("normal_scale", [None, 0.1])
-def test_many_points_of_one_distribution(normal_scale):
-    marginal = nuq.LinearizedMarginal(0.0, numbers(*WEIGHTS[0].ravel()), normal_scale)
-    check(
-        marginal.log_prob(jnp.linspace(*marginal.bounds if normal_scale is None else (-9, 9), 3000))
-    )
 
 
 JOINT_METHODS = {
@@ -204,16 +195,6 @@ def test_joints(name, kind):
         check(joint.entropy())
 
 
-@pytest.mark.slow
-@cases("name", ("marginals", "float32"), ("joint", "float64"), ("gaussian_copula", "float32"))
-def test_compiled_with_the_network(name):
-    def log_prob(mean):
-        linear = nuq.linearize(network, nuq.Input.box(mean, half_width=0.1))
-        return jnp.sum(getattr(linear, name)(0.1).log_prob(numbers(0.1, 0.2)))
-
-    check(jit(jax.value_and_grad(log_prob))(jnp.zeros(5, jnp.result_type(float))))
-
-
 @pytest.mark.parametrize("name", ["linear", "corrected"])
 def test_models(name):
     own = model(name, numbers().dtype.name)
@@ -222,31 +203,21 @@ def test_models(name):
     check(own.unravel(own.mean))
 
 
-# Copulas of distributions that are NumPyro's.
-FAMILIES = {
-    "gamma": lambda: dist.Gamma(numbers(2, 3), 1.0),
-    "truncated": lambda: dist.TruncatedNormal(numbers(0, 1), 1.0, low=-1.0),
-    "exponential": lambda: dist.Exponential(numbers(1, 2)),
-    "log_normal": lambda: dist.LogNormal(numbers(0, 1), 0.3),
-}
-
-
 @pytest.mark.slow
-@cases("name", *zip(FAMILIES, 2 * ("float32", "float64"), strict=True))
-def test_copulas_of_other_distributions(name):
-    copula = nuq.GaussianCopulaJoint(FAMILIES[name](), numbers([1, 0.5], [0.5, 1]))
-    y = jnp.asarray(numbers(0.4, 0.6))
-    check([JOINT_METHODS[method](copula, y) for method in ("densities", "condition")])
-    check(jax.grad(copula.log_prob)(y))
+def test_copulas_of_other_distributions():
+    families = dist.Gamma(numbers(2, 3), 1.0), dist.TruncatedNormal(numbers(0, 1), 1.0, low=-1.0)
+    for family in families:
+        copula = nuq.GaussianCopulaJoint(family, numbers([1, 0.5], [0.5, 1]))
+        y = jnp.asarray(numbers(0.4, 0.6))
+        check([JOINT_METHODS[method](copula, y) for method in ("densities", "condition")])
+        check(jax.grad(copula.log_prob)(y))
 
 
 def statistics(dtype):
     s = nuq.paired_statistics(pairs(dtype))
-    return (s.mean, s.sd, s.skewness, s.excess_kurtosis, s.covariance, s.correlation), (
-        s.quantile([0.1, 0.9]),
-        s.exceedance(numbers(0.1)),
-        nuq.win_probabilities(pairs(dtype)),
-    )
+    moments = s.mean, s.sd, s.skewness, s.excess_kurtosis, s.covariance, s.correlation
+    wins = nuq.win_probabilities(pairs(dtype))
+    return moments, s.quantile([0.1, 0.9]), s.exceedance(numbers(0.1)), wins
 
 
 def leaky_relu_errors(dtype):

@@ -16,7 +16,7 @@ def test_every_plot_is_shown_for_both_cases():
     assert shown == {name for name in vars(nuq.plots) if name.startswith("plot_")}
     functions = re.findall(r"^def (\w+)\(", code, re.MULTILINE)
     pictures = {f"{case}_{name}.png" for case in CASES for name in functions}
-    shown = re.findall(r"\{figure\} \.\./_static/gallery/(\S+)\n:alt: \S", PAGE)
+    shown = re.findall(r"!\[[^\]]+\]\(\.\./_static/gallery/(\S+)\)", PAGE)
     assert set(shown) == pictures
     # What is shown and not there is an error of Sphinx.
     files = {path.name for path in (DOCS / "_static" / "gallery").iterdir()}

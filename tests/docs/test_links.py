@@ -54,12 +54,6 @@ def test_commands_exist(page):
         pkgutil.resolve_name(name)
 
 
-def test_pages_and_links_are_found():
-    assert {"README.md", "CONTRIBUTING.md"} <= {page.name for page in MARKDOWN}
-    assert anchor("What `it` cannot do: 2, 3") == "what-it-cannot-do-2-3"
-    assert LINK.findall("[a](b.md) ![c](d/e.png#f)") == ["b.md", "d/e.png#f"]
-
-
 TEST = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?|\b(bench_\w+[a-z])\b")
 STANDS_FOR_ANY = {"tests/package/test_x.py", "bench_name"}
 

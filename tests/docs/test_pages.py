@@ -58,12 +58,6 @@ def test_answers_are_short_and_listed():
         assert f"]({page.name}" in index
 
 
-def test_blocks_are_found_with_lines_and_outputs():
-    text = "text\n```python\na = 1\n```\n```sh\nmake\n```\n```python\nb\n```\n\n```text\n2\n```\n"
-    found = [tuple(block) for block in blocks(text)]
-    assert found == [("a = 1\n", 3, None), ("b\n", 9, "2\n")]
-
-
 def test_outputs_are_compared_by_words_and_last_places():
     assert_same_output("[0.19 0.2 0.18] True\n", "[0.19 0.20 0.19] True\n")
     assert_same_output("1.2e-07", "1.3e-07")
