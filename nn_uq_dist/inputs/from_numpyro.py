@@ -238,14 +238,14 @@ def _of_structure(f: object) -> Input:
         found = part if isinstance(part, Input) else _of_distribution(name, part)
         found = found.expand(batch_shape)
         vectors.append(found.base)
-        maps.append(found.input_map or InputMap.of_array(found.num_inputs))
+        maps.append(found.input_map)
     if not vectors:
         raise ValueError(
             "f must have a random part, got known values only; call the network itself, or pass "
             "a distribution"
         )
     base = Input.join(*vectors)
-    return Input(base.mean, base.terms, InputMap.of_parts(tree, maps))
+    return Input.of_parts(base.mean, base.terms, InputMap.of_parts(tree, maps))
 
 
 def _of_distribution(name: str, f: dist.Distribution) -> Input:
@@ -306,8 +306,8 @@ def _around(inner: dist.Distribution, f: dist.Distribution, base: dist.Distribut
 
 def _then(f: Input, *steps: Step) -> Input:
     """The input of one array, with further steps."""
-    before = f.input_map.steps[0] if f.input_map else ()
-    return Input(f.mean, f.terms, InputMap.of_array(f.num_inputs, *before, *steps))
+    whole = InputMap.of_array(f.num_inputs, *f.input_map.steps[0], *steps)
+    return Input.of_parts(f.mean, f.terms, whole)
 
 
 def _standard_normal(like: dist.Distribution) -> dist.Normal:

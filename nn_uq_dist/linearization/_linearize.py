@@ -14,9 +14,9 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.compiled_programs import compiled_once
 from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.inputs import Input, as_input
-from nn_uq_dist.inputs.flat_network import REMEDY, flat_network
 from nn_uq_dist.linearization._linearized_network import Linearization
 from nn_uq_dist.linearization.jacobians import values_and_jacobians
+from nn_uq_dist.sampling.flat_network import REMEDY, FlatNetwork, flat_network
 
 
 def linearize(
@@ -101,8 +101,7 @@ def linearize(
         distribution = distribution.expand(
             jnp.broadcast_shapes(point.shape[:-1], distribution.batch_shape)
         )
-    taken = distribution.of_same_moments
-    flat = flat_network(network, taken)
+    flat = flat_network(network, distribution.of_same_moments)
 
     def each(at: Array) -> tuple[Array, Array]:
         return values_and_jacobians(flat, at, flat.num_outputs, batch_size)
@@ -114,18 +113,23 @@ def linearize(
         raise ValueError(
             f"network must be a pure function, got one in which a call affects the next; {REMEDY}"
         ) from error
-    where = "mean input" if at is None else "at"
-    remedy = f"check its weights, and whether numbers within it are too large for {value.dtype}"
-    if checks.is_concrete(value) and not np.isfinite(np.asarray(value)).all():
-        parts = jax.tree.leaves(taken.network_input(point))
-        if not all(
-            np.isfinite(part).all() for part in parts if jnp.issubdtype(part.dtype, jnp.inexact)
-        ):
-            remedy = "what it takes there is not finite either: check the parameters of f"
-    checks.require_finite(f"network({where})", value, remedy, lambda: (flat.structure.names,))
-    what = f"the Jacobian of network at the {where}"
-    names, remedy = (flat.structure, distribution), "pass at=, a point near by that has one"
-    checks.require_finite(what, jacobian, remedy, lambda: tuple(part.names for part in names))
+    if checks.is_concrete(value, jacobian):
+        _require_numbers(value, jacobian, flat, "mean input" if at is None else "at")
     if at is not None:
         value = value + matvec(jacobian, distribution.mean - point)
-    return Linearization(value, jacobian, distribution, output_structure=flat.output_structure)
+    return Linearization.of_parts(value, jacobian, distribution, flat.output_structure)
+
+
+def _require_numbers(value: Array, jacobian: Array, flat: FlatNetwork, where: str) -> None:
+    """Raise ``ValueError`` that names the first entry that is NaN or infinite."""
+    if np.isfinite(value).all() and np.isfinite(jacobian).all():
+        return
+    outputs, inputs = flat.structure.names, flat.distribution.names
+    remedy = (
+        f"check its weights, the parameters of f, and whether numbers within it are too large for "
+        f"{value.dtype}"
+    )
+    checks.require_finite(f"network({where})", value, remedy, lambda: (outputs,))
+    remedy = "pass at=, a point near by that has one"
+    what = f"the Jacobian of network at the {where}"
+    checks.require_finite(what, jacobian, remedy, lambda: (outputs, inputs))

@@ -15,7 +15,7 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.flat_network import FlatNetwork
+from nn_uq_dist.sampling.flat_network import FlatNetwork
 
 # Numbers in the inputs or the outputs of all passes that run together, and in the Jacobians of all
 # points that are handled together.
@@ -41,12 +41,8 @@ def value_and_jacobian(
         value, forward = jax.linearize(network, point)
         return value, _images_of_basis(forward, num_inputs, num_outputs, point.dtype).T
     value, pull_back = jax.vjp(network, point)
-
-    def backward(row: Array) -> Array:
-        slope: Array = pull_back(row)[0]
-        return slope
-
-    return value, _images_of_basis(backward, num_outputs, num_inputs, value.dtype)
+    rows = _images_of_basis(lambda row: pull_back(row)[0], num_outputs, num_inputs, value.dtype)
+    return value, rows
 
 
 def values_and_jacobians(
@@ -67,9 +63,9 @@ def values_and_jacobians(
         Points that are handled together. Default: as many as have `_MOST_NUMBERS` in their
         Jacobians.
     """
-    shape, own = points.shape[:-1], None
+    shape, varying = points.shape[:-1], None
     if network.distribution.varies_over_batch:
-        shape, own = network.distribution.batch_shape, network.distribution
+        shape, varying = network.distribution.batch_shape, network.distribution
         points = jnp.broadcast_to(points, (*shape, points.shape[-1]))
 
     def at_one(entry: tuple[Input | None, Array]) -> tuple[Array, Array]:
@@ -78,17 +74,14 @@ def values_and_jacobians(
         return value_and_jacobian(here, point, num_outputs)
 
     if not shape:
-        return at_one((own, points))
-    rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(shape) :]), (own, points))
+        return at_one((varying, points))
+    rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(shape) :]), (varying, points))
     size = batch_size or max(1, _MOST_NUMBERS // (points.shape[-1] * num_outputs))
     if math.prod(shape) <= size:
-        found = jax.vmap(at_one)(rows)
+        results = jax.vmap(at_one)(rows)
     else:
-        found = lax.map(at_one, rows, batch_size=size if size > 1 else None)
-    results: tuple[Array, Array] = jax.tree.map(
-        lambda part: part.reshape(*shape, *part.shape[1:]), found
-    )
-    return results
+        results = lax.map(at_one, rows, batch_size=size if size > 1 else None)
+    return jax.tree.map(lambda array: array.reshape(*shape, *array.shape[1:]), results)
 
 
 def _images_of_basis(
@@ -105,5 +98,4 @@ def _images_of_basis(
     # Portions of nearly equal size: the last one, compiled separately, is not much smaller.
     portions = -(-count * max(count, width) // _MOST_NUMBERS)
     size = max(1, -(-count // portions))
-    rows: Array = lax.map(image, jnp.arange(count), batch_size=size if size > 1 else None)
-    return rows
+    return lax.map(image, jnp.arange(count), batch_size=size if size > 1 else None)

@@ -1,7 +1,8 @@
 """The increasing map that takes the linear output to the network's, from paired samples.
 
-Averages of the network's quantile function over bins of normal scores are regressed on those of a
-control, whose distribution is known; `_slope_prior.py` finds the map that they indicate. Its knots
+Averages of the network's quantile function over bins of normal scores have nearly the errors of
+those of a control, whose distribution is known: its errors are subtracted, which is regression with
+the coefficient 1. `_slope_prior.py` finds the map that they indicate. Its knots
 are then settled: as the draws of the network allow and as the type of the outputs can hold them.
 """
 
@@ -32,9 +33,6 @@ _DRAWS_OF_NEIGHBORS = 4.0
 # of a probability of .001 half as large again); as much for 100 pairs shrinks true differences (KS
 # 1.15 times as large).
 _DOUBTFUL, _MOST_DOUBTFUL = 0.004, 4.0
-# Prior weights of coefficients of the control: zero, one for all bins, one for each bin. And the
-# number of draws in a bin that do not count as evidence for its own coefficient.
-_PRIOR, _FEWEST_INSIDE = np.array([0.02, 0.96, 0.02]), 4.0
 # Least standard deviation of an average, in those of the output.
 _LEAST_NOISE = 2e-5
 # Half the length of the interval in standard deviations of a rank. With three, the draws would move
@@ -305,39 +303,17 @@ def _steadied(variance: FloatArray, inside: FloatArray) -> FloatArray:
 def _controlled(
     draws: FloatArray, control: Control, bins: ScoreBins, finite: NDArray[np.bool_] | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Averages for the network by regression on those of the control, and the residuals.
+    """Averages for the network less the errors of those of the control, and influence functions.
 
     An average of finite outputs is a ratio, whose influence function is zero at the other draws.
     The control has all of them, as its known averages have: so what is missing makes no bias.
     """
-    b = influence(control.at_pairs, bins)
-    a = np.zeros_like(b)
-    a[:, slice(None) if finite is None else finite] = influence(draws, bins)
-    a *= len(b[0]) / len(draws)
-    slope = _coefficients(a, b, len(draws) * bins.widths)
-    off = sample_averages(control.at_pairs, bins) - control.averages
-    return sample_averages(draws, bins) - slope * off, a - slope[:, None] * b
-
-
-def _coefficients(a: FloatArray, b: FloatArray, num_inside: FloatArray) -> FloatArray:
-    """Coefficients of the control in each bin, shape ``(m, J)``, from influence functions.
-
-    A smooth map needs one coefficient for all bins, and with few draws in a bin, a coefficient of
-    its own would be fitted to their noise. But where the network saturates, its quantiles hardly
-    scatter, and the control would only add noise. So three choices are averaged: zero, one
-    coefficient for all bins, and one for each bin, weighted by the likelihood of the residuals.
-    """
-    own, scatter = np.sum(a * b, axis=1), np.sum(b * b, axis=1)
-    total = np.sum(scatter, axis=0)
-    common = np.sum(own, axis=0) / np.where(total > 0, total, 1)
-    own = own / np.where(scatter > 0, scatter, 1)
-    slopes = np.stack([np.zeros_like(own), common + np.zeros_like(own), own])
-    left = np.stack([np.sum((a - slope[:, None] * b) ** 2, axis=1) for slope in slopes])
-    tiny = np.finfo(np.float64).tiny ** 0.5
-    surplus = np.maximum(num_inside - _FEWEST_INSIDE, 1)[:, None]
-    ratio = (left + tiny) / (np.min(left, axis=0) + tiny)
-    weights = _PRIOR[:, None, None] * ratio ** (-surplus / 2)
-    return np.sum(weights * slopes, axis=0) / np.sum(weights, axis=0)
+    of_control = influence(control.at_pairs, bins)
+    of_network = np.zeros_like(of_control)
+    of_network[:, slice(None) if finite is None else finite] = influence(draws, bins)
+    of_network *= len(control.at_pairs) / len(draws)
+    error = sample_averages(control.at_pairs, bins) - control.averages
+    return sample_averages(draws, bins) - error, of_network - of_control
 
 
 def _noise_ratio(network: FloatArray, control: FloatArray, num_randomizations: int) -> FloatArray:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from nn_uq_dist import Input, Linearization, linearize
-from nn_uq_dist.inputs.flat_network import flat_network
 from nn_uq_dist.linearization import jacobians
 from nn_uq_dist.linearization.jacobians import value_and_jacobian, values_and_jacobians
+from nn_uq_dist.sampling.flat_network import flat_network
 from tests.array_sizes import largest_array
 
 

@@ -13,7 +13,7 @@ from sklearn.neural_network import MLPRegressor
 
 import nn_uq_dist as nuq
 from nn_uq_dist.inputs import as_input
-from nn_uq_dist.inputs.flat_network import OutputStructure, by_names, flat_network
+from nn_uq_dist.sampling.flat_network import OutputStructure, by_names, flat_network
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "network_mistakes.md"
 LAW = nuq.Input.box(np.zeros(4, np.float32), half_width=0.1)
