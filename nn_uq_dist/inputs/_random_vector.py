@@ -218,3 +218,97 @@ class RandomVector:
         tiny, count = jnp.finfo(points.dtype).eps / 2, self.num_standard_variables[0]
         safe = jnp.clip(points, tiny, 1 - tiny)
         return self.deviation_at(2 * safe[..., :count] - 1, ndtri(safe[..., count:]))
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether the network takes the vector of ``N_x`` numbers itself."""
+        return self.input_map.is_identity
+
+    @property
+    def is_transformed(self) -> bool:
+        """Whether `network_input` is nonlinear: shapes of linear networks are not exact then."""
+        return self.input_map.is_transformed
+
+    @property
+    def of_same_moments(self) -> Self:
+        """The input with each family replaced by a linear map of its standard variables.
+
+        Means and standard deviations are those of the family.
+
+        Raises
+        ------
+        ValueError
+            If the variance of a known family is infinite.
+        """
+        if self.is_vector:
+            return self
+        if checks.is_concrete(self.input_map):
+            self.input_map.require_variance()
+        return self.of_parts(self.mean, self.terms, self.input_map.of_same_moments)
+
+    @property
+    def varies_over_batch(self) -> bool:
+        """Whether the map has parameters for each element of the batch."""
+        return bool(self.batch_shape) and bool(jax.tree.leaves(self.input_map))
+
+    @property
+    def base(self) -> Self:
+        """The distribution of the vector, without the map."""
+        return self.of_parts(self.mean, self.terms)
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each of the ``N_x`` numbers: keys of dicts and trees, else ``f[0]``, ..."""
+        return self.input_map.names(self._taken_shapes, taken=False)
+
+    @property
+    def taken_names(self) -> list[str]:
+        """Names of the numbers of `taken`."""
+        return self.input_map.names(self._taken_shapes, taken=True)
+
+    def taken(self, x: Array) -> Array:
+        """Return the random numbers that the network takes, as vectors: all parts in order."""
+        if self.is_vector:
+            return x
+        return self.input_map.taken(self.network_input(x), jnp.shape(x)[:-1])
+
+    def structured(self, numbers: Any, *, is_spread: bool = False) -> Any:
+        """Return numbers of `taken`, or standard deviations of them, as the network takes them.
+
+        Known arrays of a structure are put in by their values, or as standard deviations of zero.
+        """
+        return self.input_map.structured(numbers, self._taken_shapes, is_spread=is_spread)
+
+    @property
+    def example(self) -> Any:
+        """Shapes and types of what the network takes, without the batch axes."""
+        if self.is_vector:
+            return jax.ShapeDtypeStruct(self.mean.shape[-1:], self.mean.dtype)
+        taken, axes = jax.eval_shape(lambda f: f.network_input(f.mean), self), self.mean.ndim - 1
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype), taken)
+
+    @property
+    def _taken_shapes(self) -> list[tuple[int, ...]]:
+        return [leaf.shape for leaf in jax.tree.leaves(self.example)]
+
+    def network_input(self, x: ArrayLike) -> Any:
+        """Return what the network is called with: the vector itself, or what the map makes of it.
+
+        Parameters
+        ----------
+        x
+            Values of the ``N_x`` numbers, shape ``(..., *batch_shape, N_x)``, such as draws of
+            `sample`.
+
+        Returns
+        -------
+        Array or pytree of Array
+            With the leading axes of `x` in front.
+
+        Raises
+        ------
+        ValueError
+            If the last axis is not ``N_x``, or the map differs over the batch and `x` has no batch
+            axes.
+        """
+        return x if self.is_vector else self.input_map.at(jnp.asarray(x), self.batch_shape)

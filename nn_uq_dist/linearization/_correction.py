@@ -23,8 +23,9 @@ from nn_uq_dist.paired_samples import (
     map_from_draws,
     map_from_pairs,
 )
-from nn_uq_dist.paired_samples.corrected_map import settled_knots, unexplained_share
+from nn_uq_dist.paired_samples.corrected_map import unexplained_share
 from nn_uq_dist.paired_samples.score_bins import by_outputs, differences
+from nn_uq_dist.paired_samples.settled_knots import settled_knots
 from nn_uq_dist.sampling import PairedDraws
 from nn_uq_dist.sampling.weighted_sample import Mask
 

@@ -259,12 +259,9 @@ class LinearModel(abc.ABC):
 
         Raises
         ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
-            If the noise does not broadcast or is negative, an output is constant, `min_eigenvalue`
-            is not in ``[0, 1)``, or repair is needed but forbidden. Under ``jit`` the last case
-            gives NaN.
+        TypeError, ValueError
+            If an argument does not fit, an output is constant, or repair is needed but forbidden;
+            under ``jit`` this gives NaN.
 
         Notes
         -----
@@ -325,11 +322,6 @@ class LinearModel(abc.ABC):
         Array or pytree of Array
             Each array has the leading axes of `values` in front. Values of a network that returns a
             vector are returned unchanged.
-
-        Raises
-        ------
-        ValueError
-            If the last axis is not ``N_y``.
 
         Examples
         --------

@@ -62,10 +62,9 @@ class InputMoments(NamedTuple):
 class LinearizedInputPosterior:
     r"""Distribution of the inputs given the outputs of a linear model, with its evidence.
 
-    Made by `nn_uq_dist.Linearization.input_posterior`. With the input :math:`\mu + A U + B N` and
-    outputs :math:`y = m + W U + G N + e` the normal variables have, given the uniform ones, a
-    normal distribution in closed form; that of the uniform ones comes from expectation propagation
-    (moments) and hit-and-run (draws).
+    Made by `nn_uq_dist.Linearization.input_posterior`. Given the uniform variables of the input,
+    the normal ones are normal, in closed form; the distribution of the uniform ones comes from
+    expectation propagation (moments) and hit-and-run (draws).
 
     Draws and moments have the units and the structure of what the network takes: a vector, or such
     as a dict of arrays, each with ``batch_shape`` in front. Known inputs are in it, with variance

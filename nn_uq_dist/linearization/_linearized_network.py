@@ -51,10 +51,8 @@ class Linearization(LinearModel):
 
     Raises
     ------
-    TypeError
-        If `loc` or `jacobian` is not an array of real numbers, or `input` is not an `Input`.
-    ValueError
-        If the shapes do not fit, or known (not traced) values hold NaN or infinity.
+    TypeError, ValueError
+        If an argument is of another kind, shapes do not fit, or known values hold NaN or infinity.
 
     Examples
     --------
@@ -158,8 +156,8 @@ class Linearization(LinearModel):
 
         Examples
         --------
-        >>> from nn_uq_dist import Input, Linearization
-        >>> lin = Linearization([1.0], [[1.0, 2.0]], Input.box([0.0, 0.0], half_width=3.0))
+        >>> import nn_uq_dist as nuq
+        >>> lin = nuq.Linearization([1.0], [[1.0, 2.0]], nuq.Input.box([0.0, 0.0], 3.0))
         >>> print(f"{lin.image(noise_scale=1.0).standard_deviation[0]:.3f}")
         4.000
         """
@@ -190,9 +188,7 @@ class Linearization(LinearModel):
 
         Raises
         ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
+        TypeError, ValueError
             If an argument does not fit, or is known and no standard deviation or covariance, or if
             an output is known to be constant: a point mass has no density.
 
@@ -235,9 +231,7 @@ class Linearization(LinearModel):
 
         Raises
         ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
+        TypeError, ValueError
             If an argument does not fit, or the outputs have no joint density: if there are fewer
             inputs than outputs, or some outputs are functions of others, pass noise.
 
@@ -276,9 +270,7 @@ class Linearization(LinearModel):
 
         Raises
         ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
+        TypeError, ValueError
             If an argument does not fit, `y` is known and not finite, or there are fewer random
             variables than outputs, and no noise.
 
@@ -304,19 +296,17 @@ class Linearization(LinearModel):
 
         Raises
         ------
-        TypeError
-            If `pairs` is not a `PairedDraws`.
-        ValueError
-            If `pairs` belongs to another linearization, or fewer than eight of its draws are
-            finite.
+        TypeError, ValueError
+            If `pairs` is no `PairedDraws`, or one of another linearization, or fewer than eight of
+            its draws are finite.
 
         Notes
         -----
-        The difference between the quantile functions of network and linear outputs is averaged over
-        about ``sqrt(n)`` bins of the normal score, with control variates, and smoothed as much as
-        its noise requires (`nn_uq_dist.paired_samples`). A polynomial of the inputs predicts the
-        differences, if it can; not for a batch of points, each of which would need its own: one
-        that matters is nearer as ``linearization[i].corrected(pairs[i])``.
+        Quantile functions are averaged over about ``sqrt(n)`` bins of the normal score, with
+        control variates, and smoothed as much as their noise requires
+        (`nn_uq_dist.paired_samples`). A polynomial of the inputs predicts the differences, if it
+        can; not for a batch of points: one that matters is nearer as
+        ``linearization[i].corrected(pairs[i])``.
 
         NaN and infinite outputs are left out, output by output: marginals and moments are those of
         the finite values of each output, as `remarks` says. `joint` and `input_posterior` leave
@@ -400,11 +390,6 @@ class Linearization(LinearModel):
         ----------
         x
             Inputs, shape ``(..., N_x)``; leading axes broadcast against the batch shape.
-
-        Raises
-        ------
-        ValueError
-            If the last axis is not ``N_x`` or the leading axes do not broadcast.
         """
         size, remedy = self.input.num_inputs, "pass one entry per network input"
         x = checks.as_vectors("x", x, "N_x", size, remedy, self.batch_shape)
