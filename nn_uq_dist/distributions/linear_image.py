@@ -18,7 +18,6 @@ from nn_uq_dist.basics.row_algebra import (
     joined,
     namespace,
     norm,
-    squares_in_units,
 )
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.inputs import parameter_checks, terms
@@ -96,10 +95,12 @@ class LinearImage:
     def plus(self, other: "LinearImage") -> "LinearImage":
         """Return the sum of two independent images of the same outputs."""
         scale, more = self.noise_scale, other.noise_scale
+        if scale is not None and more is not None:
+            more = one_program(norm)(joined([scale[..., None], more[..., None]]))
         return LinearImage(
             joined([self.uniform, other.uniform]),
             joined([self.normal, other.normal]),
-            more if scale is None else scale if more is None else _hypot(scale, more),
+            scale if more is None else more,
         )
 
     @one_program
@@ -148,19 +149,18 @@ class LinearImage:
     @one_program
     def root(self) -> Array:
         """A matrix ``A`` with covariance ``A A^T``, a column for each independent variable."""
-        return joined([self.columns, self._noise_columns])
+        return joined([terms.root(self.uniform, self.normal), self._noise_columns])
 
     @property
     @one_program
     def standard_deviation(self) -> Array:
         """Standard deviations, ``(..., N_y)``, also where a variance would underflow."""
-        scale = self.noise_scale
-        return norm(joined([self.columns, None if scale is None else scale[..., None]]))
+        return norm(joined([terms.root(self.uniform, self.normal), self._scale_column]))
 
     @property
     def variance(self) -> Array:
         """Variances, shape ``(..., N_y)``; NaN where the type has no such number."""
-        return as_variances(*_variance(self))
+        return as_variances(*terms.squares(self.standard_deviation))
 
     @property
     def covariance(self) -> Array:
@@ -195,9 +195,12 @@ class LinearImage:
     @property
     def _parts(self) -> list[Array]:
         """What there is of columns, and scales of noise as one column."""
-        scale = self.noise_scale
-        parts = self.uniform, self.normal, None if scale is None else scale[..., None]
+        parts = self.uniform, self.normal, self._scale_column
         return [part for part in parts if part is not None]
+
+    @property
+    def _scale_column(self) -> Any:
+        return None if self.noise_scale is None else self.noise_scale[..., None]
 
     @property
     def _noise_columns(self) -> Any:
@@ -206,11 +209,6 @@ class LinearImage:
         if scale is None:
             return None
         return scale[..., None] * namespace(scale).eye(scale.shape[-1], dtype=scale.dtype)
-
-    @property
-    def columns(self) -> Any:
-        """Columns of variables of variance one: the root of the covariance without noise."""
-        return terms.root(self.uniform, self.normal)
 
 
 def output_noise(
@@ -269,16 +267,6 @@ def _placed(value: ArrayLike, argument: ArrayLike, like: Any, shape: tuple[int, 
 
 
 @one_program
-def _hypot(scale: Array, other: Array) -> Array:
-    return norm(joined([scale[..., None], other[..., None]]))
-
-
-@one_program
-def _variance(image: LinearImage) -> tuple[Array, Array]:
-    return squares_in_units(image.standard_deviation)
-
-
-@one_program
 def _covariance(image: LinearImage) -> tuple[Array, Array]:
     unit = binary_unit(image.standard_deviation)
     return _total(image.in_units(unit)), unit
@@ -286,7 +274,7 @@ def _covariance(image: LinearImage) -> tuple[Array, Array]:
 
 def _total(image: LinearImage) -> Array:
     """The covariance, as far as it has numbers."""
-    columns = image.columns
+    columns = terms.root(image.uniform, image.normal)
     total: Any = 0 if columns is None else gram(columns)
     noise = image._noise_columns  # noqa: SLF001
     return total if noise is None else total + noise * noise

@@ -97,7 +97,7 @@ class RandomVector:
     @property
     def variance(self) -> Array:
         """Variances, shape ``batch_shape + (N_x,)``; NaN where the type has no such number."""
-        return as_variances(*terms.variance(self.mean, self.terms))
+        return as_variances(*terms.squares(self.standard_deviation))
 
     @property
     def covariance(self) -> Array:
@@ -222,7 +222,8 @@ class RandomVector:
     @property
     def is_vector(self) -> bool:
         """Whether the network takes the vector of ``N_x`` numbers itself."""
-        return self.input_map.is_identity
+        steps, tree = self.input_map.steps, self.input_map.tree
+        return steps == ((),) and jax.tree_util.treedef_is_leaf(tree)
 
     @property
     def is_transformed(self) -> bool:

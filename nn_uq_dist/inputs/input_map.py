@@ -151,11 +151,6 @@ class InputMap:
         return at_one(self, x)
 
     @property
-    def is_identity(self) -> bool:
-        """Whether the network takes the vector itself."""
-        return self.steps == ((),) and jax.tree_util.treedef_is_leaf(self.tree)
-
-    @property
     def is_transformed(self) -> bool:
         """Whether the map is nonlinear."""
         return any(map(_bends, self.steps))

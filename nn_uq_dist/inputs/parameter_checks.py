@@ -121,7 +121,21 @@ def as_covariance(name: str, value: ArrayLike, size: int, remedy: str) -> Any:
         holds = (off <= most) & jnp.isfinite(factor).all(axis=(-2, -1), keepdims=True)
         return nan_unless(holds, traced)
     known = np.asarray(value, np.float64)
-    require_covariance(name, known, rounding, rounding)
+    difference = np.abs(known - known.mT)
+    most = rounding * np.abs(known).max(axis=(-2, -1), keepdims=True)
+    if (difference > most).any():
+        raise ValueError(
+            f"{name} must be symmetric, got a difference of {difference.max():.2g} from its "
+            f"transpose; pass (C + C.mT) / 2"
+        )
+    if is_positive_definite(known, most):
+        return known
+    least = np.linalg.eigvalsh(known)[..., :1, None]
+    if (least < -most).any():
+        raise ValueError(
+            f"{name} must be positive semidefinite, got the eigenvalue {least.min():.2g}; pass a "
+            f"covariance matrix"
+        )
     return known
 
 
@@ -149,38 +163,6 @@ def _lower_triangular(scale_tril: ArrayLike) -> ArrayLike:
             f"{checks.first_index(above)}; {remedy}"
         )
     return scale_tril
-
-
-def require_covariance(
-    name: str, covariance: FloatArray, asymmetry: float, rounding: float
-) -> None:
-    """Raise ``ValueError`` unless known matrices are symmetric and positive semidefinite.
-
-    Parameters
-    ----------
-    name
-        Of the argument.
-    covariance
-        Shape ``(..., N, N)``.
-    asymmetry, rounding
-        Differences from the transpose and negative eigenvalues that are accepted, in units of the
-        largest entry.
-    """
-    largest = np.abs(covariance).max(axis=(-2, -1), keepdims=True)
-    difference = np.abs(covariance - covariance.mT)
-    if (difference > asymmetry * largest).any():
-        raise ValueError(
-            f"{name} must be symmetric, got a difference of {difference.max():.2g} from its "
-            f"transpose; pass (C + C.mT) / 2"
-        )
-    if is_positive_definite(covariance, rounding * largest):
-        return
-    least = np.linalg.eigvalsh(covariance)[..., :1, None]
-    if (least < -rounding * largest).any():
-        raise ValueError(
-            f"{name} must be positive semidefinite, got the eigenvalue {least.min():.2g}; pass a "
-            f"covariance matrix"
-        )
 
 
 def is_positive_definite(matrix: FloatArray, added: FloatArray | float) -> bool:
@@ -219,7 +201,7 @@ def in_one_batch(**parameters: tuple[ArrayLike, tuple[int, ...]]) -> dict[str, A
             for name, (value, shape) in parameters.items()
         },
     )
-    dtype = checks.float_dtype(*(value for value, _ in parameters.values()))
+    dtype = checks.float_dtype(*[value for value, _ in parameters.values()])
     arrays: dict[str, Any] = {}
     for name, (value, shape) in parameters.items():
         wide, array = (*batch_shape, *shape), value

@@ -136,10 +136,8 @@ def covariance(mean: Array, terms: Terms) -> tuple[Array, Array]:
     return gram(root(*columns(identity / unit[..., None], terms))), unit
 
 
-@one_program
-def variance(mean: Array, terms: Terms) -> tuple[Array, Array]:
-    """Variances of the inputs in squares of units, and these units."""
-    return squares_in_units(standard_deviation(mean, terms))
+# Variances in squares of units, and these units.
+squares = one_program(squares_in_units)
 
 
 def cross_covariance(rows: Array, terms: Terms) -> Array:

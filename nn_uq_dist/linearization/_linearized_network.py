@@ -208,10 +208,11 @@ class Linearization(LinearModel):
             if constant.any():
                 *batch, output = checks.first_index(constant)
                 where = f" of batch entry {tuple(batch)}" if batch else ""
+                where += f" and {constant.sum() - 1} more" if constant.sum() > 1 else ""
                 raise ValueError(
                     f"every output must vary with the input, got zero sensitivity for output "
-                    f"{self.output_names[output]}{where}, and {constant.sum() - 1} more: a "
-                    f"constant has no density; pass noise_scale > 0, leave the output out of the "
+                    f"{self.output_names[output]}{where}: a constant has no "
+                    f"density; pass noise_scale > 0, leave the output out of the "
                     f"network, or ask the linearization as corrected by paired draws"
                 )
         return LinearizedMarginal(self.loc, weights, normal_scale)

@@ -52,7 +52,7 @@ class OutputStructure:
     def of(cls, output: Any) -> Self:
         """Return the structure of an output, or of its shapes."""
         leaves, tree = jax.tree.flatten(output)
-        return cls(tree, tuple(leaf.shape for leaf in leaves))
+        return cls(tree, tuple([leaf.shape for leaf in leaves]))
 
     @classmethod
     def of_numbers(cls, names: Sequence[str]) -> Self:
@@ -114,10 +114,12 @@ def by_names(
         return value
     leaves, tree = jax.tree.flatten(value)
     if structure is None or tree != structure.tree:
-        expected = "one vector" if structure is None else f"the structure {structure.tree}"
+        keys = ["one vector"] if structure is None else names_of_leaves(structure.tree, "y")
         raise TypeError(
-            f"{name} must have the structure of the outputs, {expected}, got {tree}; pass a number "
-            f"for each output, and leave outputs that have none out of the network"
+            f"{name} must have the structure of the outputs, {', '.join(keys)}, got "
+            f"{', '.join(names_of_leaves(tree, 'y')) or 'nothing'}; pass a number for each output, "
+            f"in dicts, lists and tuples as the network returns them, and leave outputs that have "
+            f"none out of the network"
         )
     vectors = {}
     keys = names_of_leaves(structure.tree, "y")
@@ -230,7 +232,7 @@ def checked_network(network: Any, taken: Any) -> tuple[Any, OutputStructure, jnp
             f"network must return at least one number, got output of {_words(output)}; return what "
             f"is to have a distribution"
         )
-    dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(output)))
+    dtype = jnp.result_type(*[leaf.dtype for leaf in jax.tree.leaves(output)])
     return network, structure, dtype
 
 

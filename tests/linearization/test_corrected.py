@@ -114,27 +114,6 @@ def test_noise_is_that_of_the_outputs(references):
 
 
 @pytest.mark.slow
-def test_joints_have_the_moments_of_the_network():
-    lin, pairs = pairs_of(smooth, BOX, 1000)
-    corrected = lin.corrected(pairs)
-    draws = draws_of(smooth, BOX, 200_000)
-    truth, correlation = np.cov(draws.T), np.corrcoef(draws.T)
-    errors = nuq.paired_statistics(pairs).correlation.standard_error
-    assert (np.abs(corrected.correlation - correlation) < 4 * errors + 0.01).all()
-    noise = np.array([0.5, 0.2, 0.1])
-    for model, of_noise, atol in (
-        (corrected, 0, 0.08),
-        (corrected.gaussian_copula(), 0, 0.08),
-        # Three standard errors of a variance of 1000 pairs.
-        (corrected.joint(0.0), 0, 0.18),
-        (corrected.joint(noise), np.diag(noise**2), 0.18),
-    ):
-        found = model.covariance if model is corrected else model.covariance_matrix
-        np.testing.assert_allclose(found, truth + of_noise, atol=atol)
-        np.testing.assert_allclose(model.mean, draws.mean(axis=0), atol=0.05)
-
-
-@pytest.mark.slow
 def test_joint_is_nearer_to_the_network_than_the_uncorrected_one():
     """By the mean log density of new draws, which the network's own has the largest of."""
     f = nuq.Input.box(BOX.mean, half_width=1.0)

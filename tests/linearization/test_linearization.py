@@ -244,7 +244,7 @@ ERRORS = (
     (lambda: MANY(np.zeros((5, 3))), r"x \(5,\), batch_shape \(4,\)"),
     (lambda: LIN.marginals(np.nan), "noise_scale must be finite"),
     (MANY[0].marginals, r"got zero sensitivity for output y\[1\]"),
-    (MANY.marginals, r"output y\[1\] of batch entry \(0,\), and 3 more"),
+    (MANY.marginals, r"output y\[1\] of batch entry \(0,\) and 3 more"),
     (lambda: BOX.sample(0), "key must be a JAX random key, got int 0"),
     (lambda: LIN.sample(jax.random.key(0), 3), "sample_shape must be a tuple, got int 3"),
 )
