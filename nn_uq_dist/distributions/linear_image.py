@@ -18,6 +18,7 @@ from nn_uq_dist.basics.row_algebra import (
     joined,
     namespace,
     norm,
+    squares_in_units,
 )
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.inputs import parameter_checks, terms
@@ -160,7 +161,7 @@ class LinearImage:
     @property
     def variance(self) -> Array:
         """Variances, shape ``(..., N_y)``; NaN where the type has no such number."""
-        return as_variances(*terms.squares(self.standard_deviation))
+        return as_variances(*_variance(self))
 
     @property
     def covariance(self) -> Array:
@@ -264,6 +265,11 @@ def _placed(value: ArrayLike, argument: ArrayLike, like: Any, shape: tuple[int, 
     if namespace(like) is np:
         return np.broadcast_to(np.asarray(value, like.dtype), shape)
     return broadcast(value, checks.float_dtype(argument, like), shape)
+
+
+@one_program
+def _variance(image: LinearImage) -> tuple[Array, Array]:
+    return squares_in_units(image.standard_deviation)
 
 
 @one_program

@@ -97,7 +97,7 @@ class RandomVector:
     @property
     def variance(self) -> Array:
         """Variances, shape ``batch_shape + (N_x,)``; NaN where the type has no such number."""
-        return as_variances(*terms.squares(self.standard_deviation))
+        return as_variances(*terms.variance(self.mean, self.terms))
 
     @property
     def covariance(self) -> Array:

@@ -136,8 +136,10 @@ def covariance(mean: Array, terms: Terms) -> tuple[Array, Array]:
     return gram(root(*columns(identity / unit[..., None], terms))), unit
 
 
-# Variances in squares of units, and these units.
-squares = one_program(squares_in_units)
+@one_program
+def variance(mean: Array, terms: Terms) -> tuple[Array, Array]:
+    """Variances of the inputs in squares of units, and these units."""
+    return squares_in_units(standard_deviation(mean, terms))
 
 
 def cross_covariance(rows: Array, terms: Terms) -> Array:

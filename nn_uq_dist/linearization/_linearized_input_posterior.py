@@ -283,7 +283,7 @@ def moments_of(seen: LinearizedInputPosterior) -> InputMoments:
     """Of the inputs given the outputs."""
     if seen.input.num_standard_variables[0] == 0:
         none = seen.deviation[..., :0]
-        return _given_uniforms(seen, none, none[..., None, :])
+        return _given_uniforms(seen, none, jnp.zeros((*none.shape, 0), none.dtype))
     separate = _separate(seen.input)
     # Where inputs share uniform variables, each of these by its own density.
     of_uniforms = jax.jit(uniform_moments) if separate else posterior_moments

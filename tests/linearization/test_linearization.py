@@ -1,13 +1,11 @@
 """`linearize` and `Linearization`: Jacobians, moments, marginals, transformations, errors."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 import uncertainties
-from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from uncertainties import unumpy
@@ -62,30 +60,6 @@ def test_moments_match_uncertainties(distribution, num_outputs):
     correlation = np.array(uncertainties.correlation_matrix(outputs))
     np.testing.assert_allclose(lin.correlation, correlation, rtol=1e-10, atol=1e-10)
     assert (np.diagonal(lin.correlation) == 1).all()
-
-
-def nnx_module():
-    rngs = nnx.Rngs(0)
-    first, last = nnx.Linear(3, 8, rngs=rngs), nnx.Linear(8, 4, rngs=rngs)
-    module = nnx.Sequential(first, nnx.leaky_relu, nnx.Dropout(0.5, rngs=rngs), last)
-    module.eval()
-    return module, first.kernel[...].T, first.bias[...], last.kernel[...].T
-
-
-def equinox_module():
-    module = eqx.nn.MLP(3, 4, 8, 1, activation=jax.nn.leaky_relu, key=jax.random.key(0))
-    first, last = module.layers
-    return eqx.filter_jit(module), first.weight, first.bias, last.weight
-
-
-@pytest.mark.parametrize("make", [nnx_module, equinox_module])
-def test_modules_have_the_jacobian_of_their_weights(make):
-    module, first, bias, last = make()
-    x = MEAN.astype(np.float32)
-    lin = linearize(module, Input.box(x, 0.1))
-    expected = last @ (np.where(first @ x + bias > 0, 1, 0.01)[:, None] * first)
-    np.testing.assert_allclose(lin.jacobian, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(lin.mean, module(x), rtol=1e-6)
 
 
 def test_batch_is_the_stack_of_single_distributions():
