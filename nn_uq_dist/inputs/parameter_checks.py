@@ -122,16 +122,16 @@ def as_covariance(name: str, value: ArrayLike, size: int, remedy: str) -> Any:
         return nan_unless(holds, traced)
     known = np.asarray(value, np.float64)
     difference = np.abs(known - known.mT)
-    most = rounding * np.abs(known).max(axis=(-2, -1), keepdims=True)
-    if (difference > most).any():
+    slack: Any = rounding * np.abs(known).max(axis=(-2, -1), keepdims=True)
+    if (difference > slack).any():
         raise ValueError(
             f"{name} must be symmetric, got a difference of {difference.max():.2g} from its "
             f"transpose; pass (C + C.mT) / 2"
         )
-    if is_positive_definite(known, most):
+    if is_positive_definite(known, slack):
         return known
     least = np.linalg.eigvalsh(known)[..., :1, None]
-    if (least < -most).any():
+    if (least < -slack).any():
         raise ValueError(
             f"{name} must be positive semidefinite, got the eigenvalue {least.min():.2g}; pass a "
             f"covariance matrix"
