@@ -195,7 +195,7 @@ def map_from_pairs(
     draws
         Finite outputs of the network in some unit, shape ``(m, J)``.
     control
-        What predicts them.
+        What predicts them, in the same unit: it is subtracted with the coefficient 1.
     linear
         Quantiles of the linear outputs.
     log_slopes
@@ -213,7 +213,7 @@ def map_from_pairs(
     >>> from nn_uq_dist.paired_samples import Control, LinearQuantiles, ScoreBins, map_from_pairs
     >>> bins = ScoreBins.for_samples(400)
     >>> linear = np.random.default_rng(0).normal(size=(400, 1))
-    >>> control = Control(linear, bins.centers[:, None])
+    >>> control = Control(1 + 2 * linear, 1 + 2 * bins.centers[:, None])
     >>> quantiles = LinearQuantiles(bins.nodes[None], bins.knots[None])
     >>> curve = map_from_pairs(1 + 2 * linear, control, quantiles, np.log([2.0]), bins)
     >>> print(curve(np.array([[0.0], [1.0]])).round(2).ravel())
