@@ -185,8 +185,8 @@ def in_float64[T](tree: T) -> T:
     """Return the same object with NumPy leaves in float64; its values must be known.
 
     What is computed from the copy stays in NumPy: exact to float64 whatever the precision of JAX
-    is, and without a program to compile. `nn_uq_dist.inputs.LinearImage` and all that it is made
-    from work on either kind of array; transformations of JAX take the original.
+    is, and without a program to compile. `nn_uq_dist.distributions.LinearImage` and all that it is
+    made from work on either kind of array; transformations of JAX take the original.
     """
     copy: T = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
     return copy

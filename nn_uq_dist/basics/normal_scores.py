@@ -14,7 +14,8 @@ from jax.nn import log_sigmoid, softplus
 from jax.scipy.special import erf, erfinv, log_ndtr, logsumexp, ndtr, ndtri
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics._solved_quantiles import Beta, ByDistributionFunction, Gamma, Student
+from nn_uq_dist.basics._solved_quantiles import Beta as Beta
+from nn_uq_dist.basics._solved_quantiles import ByDistributionFunction, Gamma, Student
 from nn_uq_dist.basics.checks import refused
 from nn_uq_dist.basics.normal_tails import (
     log_normal_density,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray, in_float64
 from nn_uq_dist.diagnostics import arguments
+from nn_uq_dist.distributions import LinearImage
 from nn_uq_dist.inputs.terms import are_independent, cross_covariance
 from nn_uq_dist.linearization import Linearization, LinearModel
 
@@ -131,7 +132,7 @@ def _closed_form(exact: Linearization) -> tuple[FloatArray, FloatArray]:
     shared: Any = cross_covariance(rows, distribution.terms)
     explained = shared * (shared / np.where(variance > 0, variance, 1))
     with np.errstate(invalid="ignore"):
-        total = np.asarray(distribution.image(rows).variance, np.float64)
+        total = np.asarray(LinearImage(*distribution.columns(rows)).variance, np.float64)
     share = (explained / np.where(total > 0, total, np.nan)[:, None]).clip(0, 1)
     return share, np.zeros_like(share)
 

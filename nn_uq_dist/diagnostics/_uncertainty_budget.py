@@ -9,6 +9,7 @@ import numpy as np
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import in_float64
 from nn_uq_dist.diagnostics import arguments
+from nn_uq_dist.distributions import LinearImage
 from nn_uq_dist.linearization import Linearization
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def uncertainty_budget(
     units = np.abs(rows).max(axis=1)
     units = np.where(units > 0, units, 1)
     sensitivities = jacobian @ np.linalg.pinv(rows / units[:, None]) / units
-    image = own.base.image(np.concatenate([jacobian, rows]))
+    image = LinearImage(*own.columns(np.concatenate([jacobian, rows])))
     totals, uncertainties = np.split(np.asarray(image.standard_deviation), [len(jacobian)])
     shares = np.asarray(image.correlation)[: len(jacobian), len(jacobian) :] ** 2
     estimates = np.asarray(own.taken(own.mean))

@@ -35,3 +35,4 @@ from nn_uq_dist.distributions._noisy_marginal import NoisyMarginal as NoisyMargi
 from nn_uq_dist.distributions._transforms import MonotoneSpline as MonotoneSpline
 from nn_uq_dist.distributions._transforms import NormalScoreTransform as NormalScoreTransform
 from nn_uq_dist.distributions.correlation_matrices import clipped_correlation as clipped_correlation
+from nn_uq_dist.distributions.linear_image import LinearImage as LinearImage

@@ -21,7 +21,7 @@ from nn_uq_dist.distributions._contract_joint import (
 )
 from nn_uq_dist.distributions._linearized_conditional import LinearizedConditional
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.inputs import LinearImage
+from nn_uq_dist.distributions.linear_image import LinearImage
 
 
 class LinearizedJoint(BoxGaussianDistribution, JointDistribution):

@@ -18,7 +18,7 @@ from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.error_analysis._read_layers import read_layers
 from nn_uq_dist.inputs import Input, as_input
-from nn_uq_dist.inputs.flat_network import flat_network
+from nn_uq_dist.sampling.flat_network import flat_network
 
 
 @register_frozen

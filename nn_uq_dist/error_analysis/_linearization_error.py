@@ -16,6 +16,7 @@ from nn_uq_dist import uniform_sum
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import in_float64
 from nn_uq_dist.basics.row_algebra import joined, matmul, matvec
+from nn_uq_dist.distributions import LinearImage
 from nn_uq_dist.error_analysis._distribution_bounds import EPS
 from nn_uq_dist.error_analysis._leaky_relu_network import (
     LeakyReLUNetwork,
@@ -205,7 +206,7 @@ def flip_probabilities(network: LeakyReLUNetwork, f: Distribution | Input) -> tu
     for _ in distribution.batch_shape:
         at = jax.vmap(at)
     rows, hidden = at(distribution.mean)
-    image = distribution.image(rows)
+    image = LinearImage(*distribution.columns(rows))
     moves = ~image.is_constant
     # A point mass has no survival function here, so another distribution is substituted.
     weights = jnp.where(moves[..., None], image.weights, 1)

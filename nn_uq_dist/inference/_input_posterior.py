@@ -16,13 +16,13 @@ from scipy.special import chdtrc
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray, fewest_columns
 from nn_uq_dist.basics.summary_line import described_line, number_table, to_error
+from nn_uq_dist.distributions.linear_image import LinearImage, output_noise
 from nn_uq_dist.inference._importance_weights import systematic
 from nn_uq_dist.inference._posterior_sampling import NUM_DRAWS, Draws, sample_posterior
 from nn_uq_dist.inference._posterior_starts import Observation
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.flat_network import OutputNumbers, by_names
-from nn_uq_dist.inputs.linear_image import LinearImage, output_noise
+from nn_uq_dist.sampling.flat_network import OutputNumbers, by_names
 
 if TYPE_CHECKING:
     import xarray as xr

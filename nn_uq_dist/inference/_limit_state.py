@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE, StandardSpace
-from nn_uq_dist.inputs.flat_network import FlatNetwork
+from nn_uq_dist.sampling.flat_network import FlatNetwork
 
 # Most limits that are searched for on their own; the others lie between them.
 _MOST_TARGETS = 5

@@ -20,8 +20,8 @@ from nn_uq_dist.basics.chunks import in_chunks
 from nn_uq_dist.basics.compiled_programs import compiled_once
 from nn_uq_dist.basics.concrete import FloatArray, known_arrays
 from nn_uq_dist.inputs import as_input
-from nn_uq_dist.inputs.flat_network import FlatNetwork, flat_network
 from nn_uq_dist.linearization.jacobians import values_and_jacobians
+from nn_uq_dist.sampling.flat_network import FlatNetwork, flat_network
 
 # Points that a program gets, and most numbers of an array.
 _GROUP_SIZE = 512

@@ -1,4 +1,4 @@
-"""Means and standard deviations of univariate distributions, in closed form or by quadrature."""
+"""Univariate distributions: their moments, in closed form or by quadrature, and their entries."""
 
 import math
 from typing import Any
@@ -10,7 +10,14 @@ import numpyro.distributions as dist
 from jax import Array, lax
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.normal_scores import MIXTURES, TRUNCATED, Mixture, from_normal_score
+from nn_uq_dist.basics.normal_scores import (
+    MIXTURES,
+    TRUNCATED,
+    Beta,
+    Mixture,
+    from_normal_score,
+    missing_functions,
+)
 from nn_uq_dist.basics.normal_tails import log_normal_density
 from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
 
@@ -23,6 +30,8 @@ _ROUNDS = 4
 # Largest share of the last eighth of a score in the variance: the tail beyond has about ten times
 # as much.
 _LAST_SHARE = 1e-7
+
+type Shape = tuple[int, ...]
 
 
 @jax.jit
@@ -42,10 +51,10 @@ def mean_and_standard_deviation(family: Any) -> tuple[Array, Array]:
         return mean_and_standard_deviation(family.base_dist)
     # Formulas of NumPyro may mix types, which strict promotion refuses.
     with jax.numpy_dtype_promotion("standard"):
-        found = _moments(family)
-    is_finite = jnp.isfinite(found[0]) & jnp.isfinite(found[1])
+        mean, sd = _moments(family)
+    is_finite = jnp.isfinite(mean) & jnp.isfinite(sd)
     dtype = checks.float_dtype(*jax.tree.leaves(family))
-    mean, sd = (jnp.where(is_finite, part, jnp.inf).astype(dtype) for part in found)
+    mean, sd = (jnp.where(is_finite, moment, jnp.inf).astype(dtype) for moment in (mean, sd))
     return mean, sd
 
 
@@ -59,12 +68,12 @@ def _moments(family: Any) -> tuple[Array, Array]:
     if isinstance(family, TRUNCATED):  # NumPyro's formulas have derivatives that are NaN
         return _by_quadrature(family)
     try:
-        own = family.mean, family.variance
+        mean, variance = family.mean, family.variance
     except NotImplementedError:  # NumPyro's word for no closed form
         return _by_quadrature(family)
-    return (
-        _by_quadrature(family, *own) if isinstance(family, _CANCELS) else (own[0], jnp.sqrt(own[1]))
-    )
+    if isinstance(family, _CANCELS):
+        return _by_quadrature(family, mean, variance)
+    return mean, jnp.sqrt(variance)
 
 
 def _is_log_normal(family: Any) -> bool:
@@ -134,3 +143,56 @@ def _ends_of_panels(family: Any) -> Array:
 
     ends = lax.fori_loop(0, _ROUNDS, denser, start)
     return jnp.sort(jnp.concatenate([ends, jnp.zeros_like(ends[:1])]), axis=0)
+
+
+def unwrapped(f: Any) -> Any:
+    """Return a distribution without expansions and event axes around it."""
+    while isinstance(f, dist.Independent | dist.ExpandedDistribution):
+        f = f.base_dist
+    return f
+
+
+def has_quantiles_entrywise(family: Any) -> bool:
+    """Whether a family has quantiles, and arrays with an entry for each value alone."""
+    # A distribution that was rebuilt from its parameters may have lost its support.
+    support = family.support
+    if family.event_dim != 0 or (support is not None and support.is_discrete):
+        return False
+    missing = missing_functions(family)
+    if "icdf" in missing or "support" in missing:
+        return False
+    axes = len(family.batch_shape)
+    parts = jax.tree.leaves(family, is_leaf=_is_special)
+    return all(
+        all(map(has_quantiles_entrywise, map(unwrapped, Mixture.of(part).parts)))
+        if isinstance(part, MIXTURES)
+        else isinstance(part, dist.Beta) or jnp.ndim(part) <= axes
+        for part in parts
+    )
+
+
+def _is_special(part: Any) -> bool:
+    """Whether arrays of a distribution have axes of their own: shares, or shapes kept twice."""
+    return isinstance(part, dist.Beta | MIXTURES)
+
+
+def entrywise(parameters: Any, shape: Shape) -> Any:
+    """A pytree of parameters broadcast to one for each entry, as floats."""
+
+    def one_each(part: Any) -> Any:
+        if isinstance(part, dist.Beta):
+            return entrywise(Beta(part.concentration1, part.concentration0), shape)
+        if isinstance(part, MIXTURES):
+            mixture = Mixture.of(part)
+            each = (*shape, mixture.log_shares.shape[-1])
+            components = (
+                tuple(entrywise(component, shape) for component in mixture.components)
+                if isinstance(mixture.components, tuple)
+                else entrywise(mixture.components, each)
+            )
+            return Mixture(entrywise(mixture.log_shares, each), components)
+        dtype = checks.float_dtype(part)
+        checks.require_in_range("parameters", part, dtype)
+        return jnp.broadcast_to(jnp.asarray(part, dtype), shape)
+
+    return jax.tree.map(one_each, unwrapped(parameters), is_leaf=_is_special)

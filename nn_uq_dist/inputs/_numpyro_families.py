@@ -79,14 +79,10 @@ def register_input_family[F: AsInput](family: object) -> Callable[[F], F]:
 
 def accepted_families() -> str:
     """List what is accepted, for messages."""
-    own = [family.__name__ for family in _INPUTS_OF if family.__module__.startswith("numpyro.")]
-    added = [family.__name__ for family in _INPUTS_OF if family.__name__ not in own]
     return (
-        f"{', '.join(own)} of NumPyro, or, by normal scores, any univariate continuous family with "
-        f"icdf or cdf, such as LogNormal, Gamma, Beta or StudentT, GaussianCopula or "
-        f"TransformedDistribution, with .expand(...) and .to_event(1), "
-        + (f"a registered family ({', '.join(added)}), " if added else "")
-        + "or an nn_uq_dist.Input"
+        f"{', '.join(family.__name__ for family in _INPUTS_OF)}, or, by normal scores, any "
+        f"univariate continuous family with icdf or cdf, GaussianCopula or "
+        f"TransformedDistribution, with .expand(...) and .to_event(1), or an nn_uq_dist.Input"
     )
 
 
@@ -100,24 +96,23 @@ def of_registered_family(f: dist.Distribution, base: Any) -> Input | None:
     """
     if type(base) not in _INPUTS_OF:
         return None
-    axes, split = len(f.batch_shape), f.event_dim - base.event_dim
-    extra, own = f.event_shape[:split], f.event_shape[split:]
-    if base.event_dim == 0:
-        if f.event_dim > 1:
-            base = _as_vectors(base, f.batch_shape, f.event_shape)
-        extra, own = (), extra
-    shape = (*f.batch_shape, *extra, math.prod(own))
-    found = _INPUTS_OF[type(base)](base, shape)
-    if found.mean.shape != shape:
+    if base.event_dim == 0 and f.event_dim > 1:
+        base = _as_vectors(base, f.batch_shape, f.event_shape)
+    # Independent vectors, one after the other; univariate variables are one vector.
+    split = f.event_dim - base.event_dim if base.event_dim else 0
+    several = f.event_shape[:split]
+    shape = (*f.batch_shape, *several, math.prod(f.event_shape[split:]))
+    vectors = _INPUTS_OF[type(base)](base, shape)
+    if vectors.mean.shape != shape:
         raise ValueError(
             f"the input of {type(base).__name__} must have a mean of shape {shape}, got shape "
-            f"{found.mean.shape}; broadcast it to the shape that the registered function is given"
+            f"{vectors.mean.shape}; broadcast it to the shape that the function is given"
         )
-    if not extra:
-        return found
-    # Several independent vectors, one after the other.
-    places = [(slice(None),) * axes + at for at in np.ndindex(*extra)]
-    return Input.join(*(jax.tree.map(operator.itemgetter(at), found) for at in places))
+    if not several:
+        return vectors
+    batch = (slice(None),) * len(f.batch_shape)
+    places = [operator.itemgetter((*batch, *place)) for place in np.ndindex(*several)]
+    return Input.join(*(jax.tree.map(place, vectors) for place in places))
 
 
 def _as_vectors(base: Any, batch_shape: Shape, event_shape: Shape) -> Any:

@@ -4,6 +4,7 @@ One distribution is a vector, that of a registered family or of the base of a tr
 from the vector to its values.
 """
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,17 +12,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics._solved_quantiles import Beta
-from nn_uq_dist.basics.normal_scores import MIXTURES, Mixture, missing_functions
+from nn_uq_dist.inputs._family_moments import entrywise, has_quantiles_entrywise, unwrapped
 from nn_uq_dist.inputs._input import Input
 from nn_uq_dist.inputs._numpyro_families import accepted_families, of_registered_family
 from nn_uq_dist.inputs.input_map import LINEAR, FromNormalScores, InputMap, Known, Step
-
-_WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
 
 type Shape = tuple[int, ...]
 
@@ -76,9 +75,9 @@ def as_input(f: object) -> Input:
     >>> nuq.inputs.as_input(dist.Normal(0.0, 1.0).expand([5]).to_event(1)).num_inputs
     5
     >>> f = {"image": dist.Normal(jnp.zeros((2, 2)), 0.1).to_event(2), "gain": jnp.array(3.0)}
-    >>> found = nuq.inputs.as_input(f)
-    >>> taken = found.network_input(found.mean)
-    >>> taken["image"].shape, float(taken["gain"]), found.is_transformed
+    >>> both = nuq.inputs.as_input(f)
+    >>> taken = both.network_input(both.mean)
+    >>> taken["image"].shape, float(taken["gain"]), both.is_transformed
     ((2, 2), 3.0, False)
     """
     if isinstance(f, Input):
@@ -135,10 +134,10 @@ def _parts_of(f: object) -> tuple[dict[str, Any], Any, Shape]:
 
     Known arrays become distributions, too.
     """
-    found, tree = jax.tree.flatten_with_path(f, is_leaf=_is_leaf)
-    given = {f"f{jax.tree_util.keystr(path)}": part for path, part in found}
-    known = {name: _known(name, part) for name, part in given.items() if not _is_part(part)}
-    parts = given | known
+    leaves, tree = jax.tree.flatten_with_path(f, is_leaf=_is_leaf)
+    parts: dict[str, Any] = {f"f{jax.tree_util.keystr(path)}": part for path, part in leaves}
+    known = {name: _known(name, part) for name, part in parts.items() if not _is_part(part)}
+    parts |= known
     _require_events(parts)
     batch_shape = checks.broadcast_shapes(
         "the batch shapes of the parts of f must broadcast",
@@ -161,22 +160,21 @@ def _is_leaf(part: Any) -> bool:
 
 
 def _known(name: str, part: Any) -> dist.Delta:
-    if type(part) in {tuple, list}:
-        raise TypeError(
-            f"{name} must be a distribution, an Input or an array of known numbers, got the "
-            f"{type(part).__name__} {part}; pass dist.Uniform{(*part,)} for a number between them, "
-            f"or jnp.array({[*part]}) for two known numbers"
+    """A known array as a distribution."""
+    got = f"{_kind(part)}; pass a {accepted_families()}"
+    if _is_leaf(part):
+        got = (
+            f"the {type(part).__name__} {part}; pass dist.Uniform{(*part,)} for a number between "
+            f"them, or jnp.array({[*part]}) for two known numbers"
         )
-    try:
-        known = checks.as_numeric(name, part)
-    except TypeError as error:
-        raise TypeError(
-            f"{name} must be a distribution, an Input or an array of known numbers, got "
-            f"{_kind(part)}; pass a {accepted_families()}"
-        ) from error
-    checks.require_in_range(name, known, checks.float_dtype(known))
-    array = jnp.asarray(known)
-    return dist.Delta(array, event_dim=array.ndim)
+    else:
+        with contextlib.suppress(TypeError):
+            known = checks.as_numeric(name, part)
+            checks.require_in_range(name, known, checks.float_dtype(known))
+            return dist.Delta(jnp.asarray(known), event_dim=np.ndim(known))
+    raise TypeError(
+        f"{name} must be a distribution, an Input or an array of known numbers, got {got}"
+    )
 
 
 def _kind(part: object) -> str:
@@ -188,37 +186,26 @@ def _kind(part: object) -> str:
 
 def _require_events(parts: Mapping[str, Any]) -> None:
     """Raise ``ValueError`` for a batch of scalars: the axes of a batch are those of test points."""
-    scalars = {
-        name: part.batch_shape
-        for name, part in parts.items()
-        if isinstance(part, dist.Distribution) and part.batch_shape and not part.event_dim
-    }
-    if not scalars:
-        return
-    if len(set(scalars.values())) == 1:
-        scalars = dict(list(scalars.items())[:1])  # the others are alike
-    name, shape = next(iter(scalars.items()))
-    several = len(scalars) > 1
-    designs = "designs, as many in each," if several else f"{math.prod(shape)} designs"
-    raise ValueError(
-        f"{' and '.join(scalars)} must be {'distributions' if several else 'a distribution'} over "
-        f"what the network takes, got batch_shape {' and '.join(map(str, scalars.values()))} and "
-        f"event_shape (); call .to_event({len(shape)}) for one array of inputs; for a batch of "
-        f"{designs} pass parameters of shape {(*shape, 1)}, such as mean[..., None], with "
-        f".to_event(1), beside any parts without a batch, and take x{name.removeprefix('f')}[0] in "
-        f"the network; or use jax.vmap for a batch of scalar inputs"
-    )
+    for name, part in parts.items():
+        shape = part.batch_shape
+        if isinstance(part, dist.Distribution) and shape and not part.event_dim:
+            raise ValueError(
+                f"{name} must be a distribution over what the network takes, got batch_shape "
+                f"{shape} and event_shape (); call .to_event({len(shape)}) for one array of "
+                f"inputs; for a batch of {math.prod(shape)} designs pass parameters of shape "
+                f"{(*shape, 1)} with .to_event(1), such as mean[..., None], and take "
+                f"x{name.removeprefix('f')}[0] in the network"
+            )
 
 
 def _require_one_for_all(name: str, shape: Shape, batch_shape: Shape) -> None:
     """Raise for a known array whose leading axes may be those of the batch."""
+    axes = len(shape) - len(batch_shape)
     if batch_shape and shape[: len(batch_shape)] == batch_shape:
-        axes = len(shape) - len(batch_shape)
-        each = f"array, event_dim={axes}" if axes else "array[..., None], event_dim=1"
         raise ValueError(
             f"{name} must be a known array that cannot be taken for one value for each element "
             f"of the batch, got shape {shape} beside batch_shape {batch_shape}; pass "
-            f"dist.Delta({each}) for one value each, or "
+            f"dist.Delta(array, event_dim={axes}) for one value each, or "
             f"dist.Delta(array, event_dim={len(shape)}) for the same array everywhere"
         )
 
@@ -229,43 +216,43 @@ def _of_structure(f: object) -> Input:
     vectors: list[Input] = []
     maps: list[InputMap] = []
     for name, part in parts.items():
-        base = _unwrapped(part)
+        base = unwrapped(part)
         if type(base) is dist.Delta:
             # Not as a part of the vector: there its numbers would be promoted to floats.
             value = jnp.broadcast_to(jnp.asarray(base.v), batch_shape + part.event_shape)
             maps.append(InputMap.of_array(0, Known(value)))
             continue
-        found = part if isinstance(part, Input) else _of_distribution(name, part)
-        found = found.expand(batch_shape)
-        vectors.append(found.base)
-        maps.append(found.input_map or InputMap.of_array(found.num_inputs))
+        source = part if isinstance(part, Input) else _of_distribution(name, part)
+        source = source.expand(batch_shape)
+        vectors.append(source.base)
+        maps.append(source.input_map)
     if not vectors:
         raise ValueError(
             "f must have a random part, got known values only; call the network itself, or pass "
             "a distribution"
         )
     base = Input.join(*vectors)
-    return Input(base.mean, base.terms, InputMap.of_parts(tree, maps))
+    return Input.of_parts(base.mean, base.terms, InputMap.of_parts(tree, maps))
 
 
 def _of_distribution(name: str, f: dist.Distribution) -> Input:
     """Return the input that a distribution is, or say why there is none."""
     _require_events({name: f})
-    base = _unwrapped(f)
+    base = unwrapped(f)
     try:
         vector = of_registered_family(f, base)
     except ValueError as error:  # such as of an upper bound below the lower one
         raise ValueError(f"{name}, {type(base).__name__}: {error}") from error
     if vector is not None:
-        own = (vector.num_inputs,)
-        to_event = dist.transforms.ReshapeTransform(f.event_shape, own)
-        return vector if f.event_shape == own else _then(vector, to_event)
+        size = (vector.num_inputs,)
+        to_event = dist.transforms.ReshapeTransform(f.event_shape, size)
+        return vector if f.event_shape == size else _then(vector, to_event)
     is_copula = isinstance(base, dist.GaussianCopula)
     family = base.marginal_dist if is_copula else _family(base)
-    if family is not None and _has_quantiles_entrywise(family):
+    if family is not None and has_quantiles_entrywise(family):
         scores = base.base_dist if is_copula else _standard_normal(base)
         shape = f.batch_shape + f.event_shape
-        step = FromNormalScores.of(family, _entrywise(family, shape), shape)
+        step = FromNormalScores.of(family, entrywise(family, shape), shape)
         return _then(_of_distribution(name, _around(scores, f, scores)), step)
     if isinstance(base, dist.TransformedDistribution):
         return _transformed(name, f, base)
@@ -276,18 +263,11 @@ def _of_distribution(name: str, f: dist.Distribution) -> Input:
     )
 
 
-def _unwrapped(f: Any) -> Any:
-    """Return a distribution without expansions and event axes around it."""
-    while isinstance(f, _WRAPPERS):
-        f = f.base_dist
-    return f
-
-
 def _family(base: Any) -> Any:
     """The univariate distribution of the entries; None if there may be none, or a linear map."""
     if not isinstance(base, dist.TransformedDistribution):
         return base
-    inner = _unwrapped(base.base_dist)
+    inner = unwrapped(base.base_dist)
     if inner.event_dim or any(
         part.domain.event_dim or part.codomain.event_dim for part in base.transforms
     ):
@@ -306,59 +286,13 @@ def _around(inner: dist.Distribution, f: dist.Distribution, base: dist.Distribut
 
 def _then(f: Input, *steps: Step) -> Input:
     """The input of one array, with further steps."""
-    before = f.input_map.steps[0] if f.input_map else ()
-    return Input(f.mean, f.terms, InputMap.of_array(f.num_inputs, *before, *steps))
+    whole = InputMap.of_array(f.num_inputs, *f.input_map.steps[0], *steps)
+    return Input.of_parts(f.mean, f.terms, whole)
 
 
 def _standard_normal(like: dist.Distribution) -> dist.Normal:
     dtype = checks.float_dtype(*jax.tree.leaves(like))
     return dist.Normal(jnp.zeros((), dtype), jnp.ones((), dtype))
-
-
-def _has_quantiles_entrywise(family: Any) -> bool:
-    """Whether a family has quantiles, and arrays with an entry for each value alone."""
-    # A distribution that was rebuilt from its parameters may have lost its support.
-    support = family.support
-    if family.event_dim != 0 or (support is not None and support.is_discrete):
-        return False
-    missing = missing_functions(family)
-    if "icdf" in missing or "support" in missing:
-        return False
-    axes = len(family.batch_shape)
-    parts = jax.tree.leaves(family, is_leaf=_is_special)
-    return all(
-        all(map(_has_quantiles_entrywise, map(_unwrapped, Mixture.of(part).parts)))
-        if isinstance(part, MIXTURES)
-        else isinstance(part, dist.Beta) or jnp.ndim(part) <= axes
-        for part in parts
-    )
-
-
-def _is_special(part: Any) -> bool:
-    """Whether arrays of a distribution have axes of their own: shares, or shapes kept twice."""
-    return isinstance(part, dist.Beta | MIXTURES)
-
-
-def _entrywise(parameters: Any, shape: Shape) -> Any:
-    """A pytree of parameters broadcast to one for each entry, as floats."""
-
-    def one_each(part: Any) -> Any:
-        if isinstance(part, dist.Beta):
-            return _entrywise(Beta(part.concentration1, part.concentration0), shape)
-        if isinstance(part, MIXTURES):
-            mixture = Mixture.of(part)
-            each = (*shape, mixture.log_shares.shape[-1])
-            components = (
-                tuple(_entrywise(component, shape) for component in mixture.components)
-                if isinstance(mixture.components, tuple)
-                else _entrywise(mixture.components, each)
-            )
-            return Mixture(_entrywise(mixture.log_shares, each), components)
-        dtype = checks.float_dtype(part)
-        checks.require_in_range("parameters", part, dtype)
-        return jnp.broadcast_to(jnp.asarray(part, dtype), shape)
-
-    return jax.tree.map(one_each, _unwrapped(parameters), is_leaf=_is_special)
 
 
 def _transformed(name: str, f: dist.Distribution, base: dist.TransformedDistribution) -> Input:
@@ -370,21 +304,21 @@ def _transformed(name: str, f: dist.Distribution, base: dist.TransformedDistribu
             f"icdf, such as HalfNormal, or draw from it: monte_carlo takes any distribution"
         )
     inner = _around(base.base_dist, f, base)
-    found, steps = _of_distribution(name, inner), []
-    value = jax.ShapeDtypeStruct(inner.event_shape, found.dtype)
+    before, steps = _of_distribution(name, inner), []
+    value = jax.ShapeDtypeStruct(inner.event_shape, before.dtype)
     for transform in base.transforms:
         placed, value = _placed(name, transform, value, f.batch_shape)
         steps.append(placed)
-    return _then(found, *steps)
+    return _then(before, *steps)
 
 
 def _placed(
     name: str, transform: Any, value: jax.ShapeDtypeStruct, batch_shape: Shape
 ) -> tuple[Any, jax.ShapeDtypeStruct]:
     """A transform whose parameters have the batch shape in front, and what it makes of one."""
-    own, made = transform.domain.event_dim, transform.codomain.event_dim
+    taken, made = transform.domain.event_dim, transform.codomain.event_dim
     after = jax.eval_shape(partial(transform), value)  # a transform may not be hashable itself
-    lead = len(value.shape) - own
+    lead = len(value.shape) - taken
     # With parameters for each element of the batch there would be more axes, or longer ones.
     if len(after.shape) - made == lead and after.shape[:lead] == value.shape[:lead]:
 
@@ -392,8 +326,8 @@ def _placed(
             return jnp.broadcast_to(leaf, batch_shape + jnp.shape(leaf))
 
         return jax.tree.map(with_batch, transform), after
-    if own == made == 0:
-        each = _entrywise(transform, batch_shape + value.shape)
+    if taken == made == 0:
+        each = entrywise(transform, batch_shape + value.shape)
         return each, jax.ShapeDtypeStruct(value.shape, after.dtype)
     raise UnsupportedFamilyError(
         f"{name} must have one {type(transform).__name__} for the whole batch, got parameters "

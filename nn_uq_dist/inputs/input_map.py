@@ -136,16 +136,17 @@ class InputMap:
         A map without arrays is one for the whole batch, and takes vectors of shape ``(..., N_x)``.
         """
         size = sum(self.sizes)
-        own = batch_shape if jax.tree.leaves(self) else ()
-        if x.shape[-1:] != (size,) or x.shape[x.ndim - 1 - len(own) : -1] != own:
+        shape = (*batch_shape, size) if jax.tree.leaves(self) else (size,)
+        lead = x.ndim - len(shape)
+        if lead < 0 or x.shape[lead:] != shape:
             raise ValueError(
-                f"x must have shape (..., {', '.join(map(str, (*own, size)))}), got shape "
-                f"{x.shape}; pass draws of sample, or the mean"
+                f"x must have shape (..., {', '.join(map(str, shape))}), got shape {x.shape}; pass "
+                f"draws of sample, or the mean"
             )
         at_one: Callable[..., Any] = InputMap.__call__
-        for _ in own:
+        for _ in shape[:-1]:
             at_one = jax.vmap(at_one)
-        for _ in range(x.ndim - 1 - len(own)):
+        for _ in range(lead):
             at_one = jax.vmap(at_one, in_axes=(None, 0))
         return at_one(self, x)
 
@@ -157,10 +158,8 @@ class InputMap:
     @property
     def of_same_moments(self) -> Self:
         """The map with each family replaced by a linear function of its normal score."""
-        steps = tuple(
-            tuple(getattr(step, "of_same_moments", step) for step in each) for each in self.steps
-        )
-        return dataclasses.replace(self, steps=steps)
+        steps = [[getattr(step, "of_same_moments", step) for step in each] for each in self.steps]
+        return dataclasses.replace(self, steps=tuple(map(tuple, steps)))
 
     def require_variance(self) -> None:
         """Raise ``ValueError`` if a known family has no finite variance."""
@@ -172,9 +171,8 @@ class InputMap:
                     raise ValueError(
                         f"{name} must have a finite variance to be linearized, got "
                         f"{type(step.family).__name__}, which has none, or one that "
-                        f"{step.standard_deviation.dtype} or the quadrature cannot hold; take a "
-                        f"Student's t with df > 2, truncate it to what it can be, change the units "
-                        f"if its squares overflow, or draw from it with monte_carlo"
+                        f"{step.standard_deviation.dtype} cannot hold; truncate it to what it can "
+                        f"be, change the units, or draw from it with monte_carlo"
                     )
 
     @property
@@ -210,14 +208,13 @@ class InputMap:
         taken
             Whether to name the numbers in these, and not those of the vector.
         """
-        found = []
-        for name, shape, size in zip(
-            names_of_leaves(self.tree, "f"), shapes, self.sizes, strict=True
-        ):
+        names: list[str] = []
+        leaves = names_of_leaves(self.tree, "f")
+        for name, shape, size in zip(leaves, shapes, self.sizes, strict=True):
             # Where a step makes more or fewer numbers, those of the vector have names by position.
             is_same = taken or math.prod(shape) == size
-            found += names_of_entries(name, shape if is_same else (size,)) if size else []
-        return found
+            names += names_of_entries(name, shape if is_same else (size,)) if size else []
+        return names
 
     def taken(self, value: Any, lead: Shape) -> Array:
         """The random numbers of what the network takes, as vectors with these leading axes."""
@@ -225,7 +222,7 @@ class InputMap:
         return jnp.concatenate([leaf.reshape(*lead, -1) for leaf, size in leaves if size], axis=-1)
 
     def structured(self, numbers: Any, shapes: Sequence[Shape], *, is_spread: bool) -> Any:
-        """The inverse of `taken`: known parts are their values, and their spread is zero.
+        """The inverse of `taken`, with the known arrays put in.
 
         Parameters
         ----------
@@ -234,16 +231,18 @@ class InputMap:
         shapes
             Of the arrays that the network takes.
         is_spread
-            Whether the numbers are standard deviations.
+            Whether the numbers are standard deviations, which are zero for known arrays.
         """
         random = iter(cut(numbers, itertools.compress(shapes, self.sizes)))
-
-        def known(steps: Any, shape: Shape) -> Any:
-            value = numbers.dtype.type(0) if is_spread else steps[0].value
-            return namespace(numbers).broadcast_to(value, numbers.shape[:-1] + shape)
-
-        parts = zip(self.steps, self.sizes, shapes, strict=True)
-        leaves = [next(random) if size else known(steps, shape) for steps, size, shape in parts]
+        leaves = []
+        for steps, size, shape in zip(self.steps, self.sizes, shapes, strict=True):
+            if size:
+                leaves.append(next(random))
+            else:
+                known: Any = numbers.dtype.type(0) if is_spread else steps[0]
+                value = known if is_spread else known.value
+                wide = (*numbers.shape[:-1], *shape)
+                leaves.append(namespace(numbers).broadcast_to(value, wide))
         return jax.tree.unflatten(self.tree, leaves)
 
 
@@ -269,8 +268,8 @@ def names_of_leaves(tree: Any, letter: str) -> list[str]:
             if isinstance(key, jax.tree_util.SequenceKey | jax.tree_util.FlattenedIndexKey):
                 name = f"{name or letter}[{getattr(key, 'idx', getattr(key, 'key', None))}]"
             else:
-                own = str(getattr(key, "name", getattr(key, "key", key)))
-                name = f"{name}.{own}" if name else own
+                word = str(getattr(key, "name", getattr(key, "key", key)))
+                name = f"{name}.{word}" if name else word
         names.append(name or letter)
     return names
 

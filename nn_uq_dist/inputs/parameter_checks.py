@@ -121,7 +121,21 @@ def as_covariance(name: str, value: ArrayLike, size: int, remedy: str) -> Any:
         holds = (off <= most) & jnp.isfinite(factor).all(axis=(-2, -1), keepdims=True)
         return nan_unless(holds, traced)
     known = np.asarray(value, np.float64)
-    require_covariance(name, known, rounding, rounding)
+    difference = np.abs(known - known.mT)
+    slack: Any = rounding * np.abs(known).max(axis=(-2, -1), keepdims=True)
+    if (difference > slack).any():
+        raise ValueError(
+            f"{name} must be symmetric, got a difference of {difference.max():.2g} from its "
+            f"transpose; pass (C + C.mT) / 2"
+        )
+    if is_positive_definite(known, slack):
+        return known
+    least = np.linalg.eigvalsh(known)[..., :1, None]
+    if (least < -slack).any():
+        raise ValueError(
+            f"{name} must be positive semidefinite, got the eigenvalue {least.min():.2g}; pass a "
+            f"covariance matrix"
+        )
     return known
 
 
@@ -149,38 +163,6 @@ def _lower_triangular(scale_tril: ArrayLike) -> ArrayLike:
             f"{checks.first_index(above)}; {remedy}"
         )
     return scale_tril
-
-
-def require_covariance(
-    name: str, covariance: FloatArray, asymmetry: float, rounding: float
-) -> None:
-    """Raise ``ValueError`` unless known matrices are symmetric and positive semidefinite.
-
-    Parameters
-    ----------
-    name
-        Of the argument.
-    covariance
-        Shape ``(..., N, N)``.
-    asymmetry, rounding
-        Differences from the transpose and negative eigenvalues that are accepted, in units of the
-        largest entry.
-    """
-    largest = np.abs(covariance).max(axis=(-2, -1), keepdims=True)
-    difference = np.abs(covariance - covariance.mT)
-    if (difference > asymmetry * largest).any():
-        raise ValueError(
-            f"{name} must be symmetric, got a difference of {difference.max():.2g} from its "
-            f"transpose; pass (C + C.mT) / 2"
-        )
-    if is_positive_definite(covariance, rounding * largest):
-        return
-    least = np.linalg.eigvalsh(covariance)[..., :1, None]
-    if (least < -rounding * largest).any():
-        raise ValueError(
-            f"{name} must be positive semidefinite, got the eigenvalue {least.min():.2g}; pass a "
-            f"covariance matrix"
-        )
 
 
 def is_positive_definite(matrix: FloatArray, added: FloatArray | float) -> bool:
@@ -214,24 +196,30 @@ def in_one_batch(**parameters: tuple[ArrayLike, tuple[int, ...]]) -> dict[str, A
     """Return parameters, each with its shape without a batch, in one batch shape and dtype."""
     batch_shape = checks.broadcast_shapes(
         f"the leading axes of {', '.join(parameters)} must broadcast",
-        **{name: np.shape(value)[: -len(own)] for name, (value, own) in parameters.items()},
+        **{
+            name: np.shape(value)[: np.ndim(value) - len(shape)]
+            for name, (value, shape) in parameters.items()
+        },
     )
-    dtype = checks.float_dtype(*(value for value, _ in parameters.values()))
-    for name, (value, _) in parameters.items():
-        checks.require_in_range(name, value, dtype)
-    return {
-        name: broadcast(value, dtype, (*batch_shape, *own))
-        for name, (value, own) in parameters.items()
-    }
+    dtype = checks.float_dtype(*[value for value, _ in parameters.values()])
+    arrays: dict[str, Any] = {}
+    for name, (value, shape) in parameters.items():
+        wide, array = (*batch_shape, *shape), value
+        if not isinstance(value, Array) or value.dtype != dtype or value.shape != wide:
+            checks.require_in_range(name, value, dtype)
+            array = broadcast(value, dtype, wide)
+        arrays[name] = array
+    return arrays
 
 
 def with_scales(mean: ArrayLike, **scales: ArrayLike) -> tuple[Array, ...]:
     """A mean and numbers that are not negative, one for each input, in one batch and dtype."""
     mean, size = as_mean(mean)
     remedy = "pass positive numbers"
-    given = {name: as_scales(name, value, size, remedy) for name, value in scales.items()}
-    parts = {"mean": mean, **given}
-    return tuple(in_one_batch(**{k: (part, (size,)) for k, part in parts.items()}).values())
+    checked = {
+        name: (as_scales(name, value, size, remedy), (size,)) for name, value in scales.items()
+    }
+    return tuple(in_one_batch(mean=(mean, (size,)), **checked).values())
 
 
 def as_ends(kind: str, **ends: ArrayLike) -> tuple[list[Array], Any]:
@@ -245,21 +233,15 @@ def as_ends(kind: str, **ends: ArrayLike) -> tuple[list[Array], Any]:
         In their order, shape ``(..., N_x)``. Known ones that decrease raise ``ValueError``; traced
         ones give NaN.
     """
-    given = {name: checks.as_finite(name, value) for name, value in ends.items()}
-    names = ", ".join(given)
-    shape = checks.broadcast_shapes(
-        f"{names} must broadcast to (..., N_x)",
-        **{name: np.shape(value) for name, value in given.items()},
-    )
-    if not shape:
+    names = ", ".join(ends)
+    no_axes: tuple[int, ...] = ()
+    checked = {name: (checks.as_finite(name, value), no_axes) for name, value in ends.items()}
+    low, *others = in_one_batch(**checked).values()
+    if not low.shape:
         raise ValueError(
             f"{names} must have shape (..., N_x), got scalars; pass arrays with an entry per "
             f"input, such as jnp.array([low])"
         )
-    dtype = checks.float_dtype(*given.values())
-    for name, value in given.items():
-        checks.require_in_range(name, value, dtype)
-    low, *others = (broadcast(value, dtype, shape) for value in given.values())
     decreasing = jnp.stack([low, *others[:-1]]) > jnp.stack(others)
     wrong = decreasing.any(axis=0)
     if checks.is_concrete(wrong) and wrong.any():
@@ -267,9 +249,11 @@ def as_ends(kind: str, **ends: ArrayLike) -> tuple[list[Array], Any]:
         values = [float(end[at]) for end in (low, *others)]
         raise ValueError(
             f"{kind} inputs must have {names} that do not decrease, got {values} at index {at}; "
-            f"pass {', '.join(given)} in this order"
+            f"pass {names} in this order"
         )
-    rounding = _ROUNDINGS_OF_ENDS * jnp.finfo(dtype).eps * jnp.maximum(abs(low), abs(others[-1]))
+    rounding = (
+        _ROUNDINGS_OF_ENDS * jnp.finfo(low.dtype).eps * jnp.maximum(abs(low), abs(others[-1]))
+    )
     inner = others[:-1] or [low, others[-1]]
     bent = abs((inner[0] - low) - (others[-1] - inner[-1])) > rounding
     return [nan_unless(~wrong, low), *others], ~bent

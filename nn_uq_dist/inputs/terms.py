@@ -21,6 +21,8 @@ from nn_uq_dist.basics.checks import float_dtype
 from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import (
+    binary_unit,
+    gram,
     joined,
     matmul,
     matvec,
@@ -100,12 +102,18 @@ def columns(jacobian: Any, terms: Terms) -> tuple[Array | None, Array | None]:
     """
     if not terms:
         return None, jacobian[..., :1] * 0
-    found: dict[bool, list[Array]] = {True: [], False: []}
+    moved: dict[bool, list[Array]] = {True: [], False: []}
     for term in terms:
-        rows = jacobian[..., term.start : term.stop]
-        moved = rows * term.factor[..., None, :] if term.is_diagonal else matmul(rows, term.factor)
-        found[term.is_uniform].append(moved)
-    return joined(found[True]), joined(found[False])
+        rows, factor = jacobian[..., term.start : term.stop], term.factor
+        image = rows * factor[..., None, :] if term.is_diagonal else matmul(rows, factor)
+        moved[term.is_uniform].append(image)
+    return joined(moved[True]), joined(moved[False])
+
+
+def root(uniform: Any, normal: Any) -> Any:
+    """Columns of variables of variance one, of those of uniform and of normal ones."""
+    scaled = None if uniform is None else uniform * math.sqrt(UNIFORM_VARIANCE)
+    return joined([scaled, normal])
 
 
 @one_program
@@ -114,10 +122,18 @@ def standard_deviation(mean: Array, terms: Terms) -> Array:
     xp = namespace(mean)
 
     def size(term: InputTerm) -> Array:
-        found: Array = term.factor if term.is_diagonal else norm(term.factor)
-        return math.sqrt(_unit(term)) * found
+        rows: Array = term.factor if term.is_diagonal else norm(term.factor)
+        return math.sqrt(_unit(term)) * rows
 
     return _combined(terms, size, mean, lambda a, b: norm(xp.stack([a, b], axis=-1)))
+
+
+@one_program
+def covariance(mean: Array, terms: Terms) -> tuple[Array, Array]:
+    """Covariance of the inputs in units of each, no square of which may underflow, and these."""
+    unit = binary_unit(standard_deviation(mean, terms))
+    identity = namespace(mean).eye(mean.shape[-1], dtype=mean.dtype)
+    return gram(root(*columns(identity / unit[..., None], terms))), unit
 
 
 @one_program
@@ -129,13 +145,13 @@ def variance(mean: Array, terms: Terms) -> tuple[Array, Array]:
 def cross_covariance(rows: Array, terms: Terms) -> Array:
     """Covariances of linear outputs ``(..., N_y, N_x)`` with the inputs, no matrix of inputs."""
 
-    def part(term: InputTerm) -> Array:
-        own = rows[..., term.start : term.stop]
+    def of_term(term: InputTerm) -> Array:
+        moving = rows[..., term.start : term.stop]
         if term.is_diagonal:
-            return _unit(term) * (own * term.factor[..., None, :] ** 2)
-        return _unit(term) * matmul(matmul(own, term.factor), term.factor.mT)
+            return _unit(term) * (moving * term.factor[..., None, :] ** 2)
+        return _unit(term) * matmul(matmul(moving, term.factor), term.factor.mT)
 
-    return _combined(terms, part, rows)
+    return _combined(terms, of_term, rows)
 
 
 @one_program
@@ -165,11 +181,11 @@ def _has_independent_rows(term: InputTerm, among: NDArray[np.bool_]) -> bool:
         return not np.any((rows != 0) & is_shared & among[:, None])
     for matrix in rows.reshape(-1, *rows.shape[-2:]):
         moving = np.flatnonzero(np.any(matrix != 0, axis=-1))
-        own = moving[among[moving]]
+        chosen = moving[among[moving]]
         # More vectors than dimensions are never orthogonal: no matrix of inputs times inputs.
-        if len(own) > matrix.shape[-1]:
+        if len(chosen) > matrix.shape[-1]:
             return False
-        if np.any((matrix[own] @ matrix[moving].T)[own[:, None] != moving]):
+        if np.any((matrix[chosen] @ matrix[moving].T)[chosen[:, None] != moving]):
             return False
     return True
 
@@ -191,7 +207,7 @@ def deviation(uniform: Array, normal: Array, mean: Array, terms: Terms) -> Array
     lead = np.broadcast_shapes(np.shape(uniform)[:-1], np.shape(normal)[:-1], np.shape(mean)[:-1])
     ends = {True: 0, False: 0}
 
-    def part(term: InputTerm) -> Array:
+    def of_term(term: InputTerm) -> Array:
         start = ends[term.is_uniform]
         ends[term.is_uniform] = stop = start + term.factor.shape[-1]
         values = jnp.asarray(uniform if term.is_uniform else normal)[..., start:stop]
@@ -199,12 +215,12 @@ def deviation(uniform: Array, normal: Array, mean: Array, terms: Terms) -> Array
         return term.factor * values if term.is_diagonal else matvec(term.factor, values)
 
     dtype = float_dtype(mean, uniform, normal)
-    return _combined(terms, part, jnp.zeros((*lead, mean.shape[-1]), dtype))
+    return _combined(terms, of_term, jnp.zeros((*lead, mean.shape[-1]), dtype))
 
 
 def _combined(
     terms: Iterable[InputTerm],
-    part: Callable[[InputTerm], Array],
+    of_term: Callable[[InputTerm], Array],
     like: Array,
     combine: Callable[[Array, Array], Array] = operator.add,
 ) -> Array:
@@ -212,23 +228,22 @@ def _combined(
 
     Parameters
     ----------
-    terms, part
+    terms, of_term
         The terms, and what one of them gives.
     like
         An array like the result, whose last axes are the inputs.
     combine
-        Makes one array of what was found and what another term gives.
+        Makes one array of that of some terms and what another term gives.
     """
-    found: Any = namespace(like).zeros_like(like)
+    total: Any = namespace(like).zeros_like(like)
     for term in terms:
         where = (..., slice(term.start, term.stop))
-        new = combine(found[where], part(term))
-        if isinstance(found, np.ndarray):
-            found[where] = new
+        new = combine(total[where], of_term(term))
+        if isinstance(total, np.ndarray):
+            total[where] = new
         else:
-            found = lax.dynamic_update_slice_in_dim(found, new, term.start, axis=-1)
-    result: Array = found
-    return result
+            total = lax.dynamic_update_slice_in_dim(total, new, term.start, axis=-1)
+    return total
 
 
 def _unit(term: InputTerm) -> float:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,8 @@ from nn_uq_dist.distributions import (
     MonotoneSpline,
     NoisyMarginal,
 )
+from nn_uq_dist.distributions.linear_image import output_noise
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.flat_network import OutputNumbers, OutputStructure, by_names
-from nn_uq_dist.inputs.linear_image import output_noise
 from nn_uq_dist.linearization._linear_fit import LinearFit, linear_fit, usable_pairs
 from nn_uq_dist.linearization._linear_model import LinearModel
 from nn_uq_dist.linearization._linearized_input_posterior import (
@@ -32,9 +31,7 @@ from nn_uq_dist.linearization._linearized_input_posterior import (
     linearized_input_posterior,
 )
 from nn_uq_dist.sampling import PairedDraws, paired_statistics
-
-if TYPE_CHECKING:  # its method `corrected` needs this module
-    from nn_uq_dist.linearization._linearized_network import Linearization
+from nn_uq_dist.sampling.flat_network import OutputNumbers, OutputStructure, by_names
 
 # More equal draws than this share, and at least this number, indicate a point mass.
 _POINT_MASS, _FEWEST_EQUAL = 0.01, 5
@@ -62,8 +59,6 @@ class CorrectedLinearization(LinearModel):
 
     Attributes
     ----------
-    linearization
-        The `Linearization`.
     pairs : PairedDraws
         What the correction was estimated from.
     transform : MonotoneSpline
@@ -89,7 +84,6 @@ class CorrectedLinearization(LinearModel):
     1.18 1.00
     """
 
-    linearization: "Linearization"
     pairs: PairedDraws
     transform: MonotoneSpline | None = None
     unexplained: Array | None = None
@@ -97,6 +91,11 @@ class CorrectedLinearization(LinearModel):
 
     def __repr__(self) -> str:
         return summary_line(self)
+
+    @property
+    def linearization(self) -> Any:
+        """The `Linearization`, that of the pairs."""
+        return self.pairs.linearization
 
     @property
     def input(self) -> Input:  # type: ignore[override]  # a field of the other models
@@ -125,8 +124,9 @@ class CorrectedLinearization(LinearModel):
         draws = {name: getattr(self.pairs, name)[..., rows] for name in ("network", "linear")}
         pairs = dataclasses.replace(self.pairs, linearization=linearization, **draws)
         transform = jax.tree.map(lambda knots: knots[..., rows, :], self.transform)
-        own = jax.tree.map(lambda part: part[..., rows], (self.unexplained, self.own_scale))
-        return CorrectedLinearization(linearization, pairs, transform, *own)
+        of_outputs = self.unexplained, self.own_scale
+        chosen = jax.tree.map(lambda array: array[..., rows], of_outputs)
+        return CorrectedLinearization(pairs, transform, *chosen)
 
     @property
     def mean(self) -> Array:
@@ -256,7 +256,7 @@ class CorrectedLinearization(LinearModel):
         return linearized_input_posterior(moved, y, noise_scale, noise_covariance, fit.noise)
 
     @property
-    def _nearest(self) -> tuple[LinearFit, "Linearization"]:
+    def _nearest(self) -> tuple[LinearFit, Any]:
         """The linear fit, and the model moved by it."""
         fit = linear_fit(self.pairs)
         return fit, self.linearization.moved(fit.shift, fit.slopes)
@@ -279,8 +279,7 @@ class CorrectedLinearization(LinearModel):
     def __getitem__(self, index: Any) -> "CorrectedLinearization":
         """Return the model at some entries of the batch, indexed as a NumPy array of that shape."""
         maps = (self.transform, self.unexplained, self.own_scale)
-        own = entries(maps, self.batch_shape, index)
-        return CorrectedLinearization(self.linearization[index], self.pairs[index], *own)
+        return CorrectedLinearization(self.pairs[index], *entries(maps, self.batch_shape, index))
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -289,24 +288,23 @@ class CorrectedLinearization(LinearModel):
         network = np.asarray(self.pairs.network, np.float64).reshape(self.pairs.num_samples, -1)
         bend = np.log(slopes[..., [0, -1]] / slopes.mean(axis=-1, keepdims=True))
         # As wide as the network's where it stands in, else less than the linear output.
-        of_linear = np.asarray(self.linearization.image().standard_deviation)
-        own = np.zeros_like(of_linear) if self.own_scale is None else np.asarray(self.own_scale)
-        stands_in = own > of_linear
-        rows = zip(network.T, bend.reshape(-1, 2), stands_in.ravel().tolist(), strict=True)
+        sd = np.asarray(self.linearization.image().standard_deviation)
+        stands_in = np.zeros_like(sd) if self.own_scale is None else np.asarray(self.own_scale) > sd
+        rows = zip(network.T, bend.reshape(-1, 2), stands_in.ravel(), strict=True)
         return tuple("; ".join(_remarks_on(*row)) for row in rows)
 
 
-def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:
-    found = []
+def _remarks_on(draws: Any, bend: Any, stands_in: bool) -> list[str]:
+    remarks = []
     finite = np.sort(draws[np.isfinite(draws)])
     if finite.size < draws.size:
-        found.append(
+        remarks.append(
             f"{1 - finite.size / draws.size:.2g} of the draws are NaN or infinite: the "
             f"distribution is that of the finite outputs"
         )
     if finite[0] == finite[-1]:
         return [
-            *found,
+            *remarks,
             "all draws are equal: a constant has no density, and its distribution is arbitrary",
         ]
     values, counts = np.unique(finite, return_counts=True)
@@ -314,26 +312,26 @@ def _remarks_on(draws: Any, bend: Any, has_own: bool) -> list[str]:
     some = max(1, round(_PEAK * finite.size))
     if share > _POINT_MASS and counts.max() >= _FEWEST_EQUAL:
         value = values[counts.argmax()]
-        found.append(
+        remarks.append(
             f"point mass: {share:.0%} of the draws are {value:.4g}, which a density cannot "
             f"represent; the distribution puts about that probability into a narrow peak"
         )
     elif np.min(finite[some:] - finite[:-some]) < _NARROW * finite.std():
-        found.append(
+        remarks.append(
             f"narrow peak: {_PEAK:.0%} of the draws lie within {_NARROW:g} standard deviations, "
             f"where the density is arbitrary"
         )
-    if has_own:
-        found.append(
+    if stands_in:
+        remarks.append(
             "sensitivity at the mean zero or lost in rounding: a normal distribution stands in for "
             "the linear one"
         )
-    for end, name, sign in ((finite[0], "below", bend[0]), (finite[-1], "above", bend[1])):
-        if abs(sign) > _BENT:
-            found.append(f"tail extrapolated {name} {end:.4g}, where there is no draw")
+    for end, name, log_ratio in ((finite[0], "below", bend[0]), (finite[-1], "above", bend[1])):
+        if abs(log_ratio) > _BENT:
+            remarks.append(f"tail extrapolated {name} {end:.4g}, where there is no draw")
     kurtosis = np.mean((finite - finite.mean()) ** 4) / finite.var() ** 2 - 3
     if kurtosis > _HEAVY:
-        found.append(
+        remarks.append(
             f"heavy tail: excess kurtosis {kurtosis:.2g}; sd and tails rest on a few draws"
         )
-    return found
+    return remarks

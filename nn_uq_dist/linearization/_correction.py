@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.quadrature_nodes import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.distributions import MonotoneSpline, OutputDistribution
+from nn_uq_dist.linearization._linear_fit import require_enough
 from nn_uq_dist.paired_samples import (
     Control,
     LinearQuantiles,
@@ -22,15 +23,12 @@ from nn_uq_dist.paired_samples import (
     map_from_draws,
     map_from_pairs,
 )
-from nn_uq_dist.paired_samples.corrected_map import settled_knots, unexplained_share
+from nn_uq_dist.paired_samples.corrected_map import unexplained_share
 from nn_uq_dist.paired_samples.score_bins import by_outputs, differences
+from nn_uq_dist.paired_samples.settled_knots import settled_knots
 from nn_uq_dist.sampling import PairedDraws
 from nn_uq_dist.sampling.weighted_sample import Mask
 
-if TYPE_CHECKING:  # its method `corrected` needs this module
-    from nn_uq_dist.linearization._linearized_network import Linearization
-
-_FEWEST_PAIRS = 8
 # Draws of a surface that the noise of its averages is estimated from.
 _NOISE_DRAWS = 4096
 # Least ratio of the variances of averages of Sobol points and of independent draws.
@@ -49,17 +47,8 @@ _PARTS = 4
 _BLOCK = 2**13
 
 
-def require_enough(num_finite: int) -> None:
-    """Raise ``ValueError`` if there are too few draws with finite outputs."""
-    if num_finite < _FEWEST_PAIRS:
-        raise ValueError(
-            f"pairs must hold at least {_FEWEST_PAIRS} draws with finite outputs, got "
-            f"{num_finite}; draw more, or check the network over the range of its input"
-        )
-
-
 def _own_scale(
-    linearization: "Linearization", linear: FloatArray, network: FloatArray
+    linearization: Any, linear: FloatArray, network: FloatArray
 ) -> tuple[Array | None, Mask]:
     """Standard deviations of the normals that linear outputs get, and where these stand in.
 
@@ -72,18 +61,18 @@ def _own_scale(
     dtype = jnp.result_type(linearization.loc)
     loc = np.asarray(linearization.loc, np.float64)
     spread = _spread(network).reshape(loc.shape)
-    # An output whose linear part is lost in the rounding of its mean has no order to be mapped.
-    own = np.asarray(image.standard_deviation, np.float64)
-    lost = (own < _FEWEST_STEPS * float(jnp.finfo(dtype).eps) * np.abs(loc)) & (own < spread / 4)
-    without = constant | lost
-    share = unexplained_share(linear, network, float(jnp.finfo(dtype).eps)).reshape(loc.shape)
-    stands_in = without.ravel()
-    if not (without | (share > 0)).any():
-        return None, stands_in
+    eps = float(jnp.finfo(dtype).eps)
+    # A linear output that varies by a few roundings of its mean takes a few values only: their
+    # order says nothing of the network's output, which may vary by much more.
+    sd = np.asarray(image.standard_deviation, np.float64)
+    stands_in = constant | ((sd < _FEWEST_STEPS * eps * np.abs(loc)) & (sd < spread / 4))
+    share = unexplained_share(linear, network, eps).reshape(loc.shape)
+    if not (stands_in | (share > 0)).any():
+        return None, stands_in.ravel()
     # An output that is constant in all draws gets a negligible width.
     spread = np.maximum(spread, 1e-6 * np.maximum(np.abs(loc), 1))
-    scale = np.where(without, spread, _SOFTER * share * own)
-    return jnp.asarray(scale, dtype), stands_in
+    scale = np.where(stands_in, spread, _SOFTER * share * sd)
+    return jnp.asarray(scale, dtype), stands_in.ravel()
 
 
 def _spread(network: FloatArray) -> FloatArray:
@@ -91,14 +80,16 @@ def _spread(network: FloatArray) -> FloatArray:
     return np.nanstd(network - np.nanmin(network, axis=0), axis=0)
 
 
-def require_pairs(linearization: "Linearization", pairs: Any) -> None:
+def require_pairs(linearization: Any, pairs: Any) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless these are pairs of this linearization."""
     if not isinstance(pairs, PairedDraws):
         raise TypeError(
             f"pairs must be PairedDraws, got {type(pairs).__name__}; pass "
             f"paired_draws(network, linearization, key, num_samples)"
         )
     other = pairs.linearization
-    same = len({jax.tree.structure(each) for each in (other, linearization)}) == 1
+    structures: list[Any] = [jax.tree.structure(each) for each in (other, linearization)]
+    same = structures[0] == structures[1]
     if same and checks.is_concrete(other, linearization):
         leaves = zip(jax.tree.leaves(other), jax.tree.leaves(linearization), strict=True)
         same = all(a is b or np.array_equal(a, b) for a, b in leaves)
@@ -148,17 +139,15 @@ class _Outputs(NamedTuple):
         return np.where(self.stands_in, 0.0, (linear - self.mean) / self.sd)
 
 
-def correction(
-    linearization: "Linearization", pairs: PairedDraws
-) -> tuple[MonotoneSpline, Any, Array | None]:
+def correction(pairs: PairedDraws) -> tuple[MonotoneSpline, Any, Array | None]:
     """Estimate the map of each output: three attributes of `CorrectedLinearization`.
 
     Parameters
     ----------
-    linearization, pairs
+    pairs
         With known values.
     """
-    count = pairs.num_samples
+    linearization, count = pairs.linearization, pairs.num_samples
     network = np.asarray(pairs.network, np.float64).reshape(count, -1)
     finite = np.isfinite(network)
     require_enough(min(finite.sum(axis=0), default=0))
@@ -191,11 +180,11 @@ def correction(
     masks, group = np.unique(finite, axis=1, return_inverse=True)
     for k, used in enumerate(masks.T):
         columns = np.flatnonzero(group == k)
-        parts: Any = (mean, sd, stands_in, offset, scale, averages)
-        own = (part[..., columns] for part in parts)
-        outputs = _Outputs(columns, used, quantiles.of(columns), draws[used][:, columns], *own)
-        found = _paired_maps(outputs, bins, pairs, cheap_draws)
-        images[columns], slopes[columns], unexplained[columns] = found
+        of_all: Any = (mean, sd, stands_in, offset, scale, averages)
+        chosen = (array[..., columns] for array in of_all)
+        outputs = _Outputs(columns, used, quantiles.of(columns), draws[used][:, columns], *chosen)
+        maps = _paired_maps(outputs, bins, pairs, cheap_draws)
+        images[columns], slopes[columns], unexplained[columns] = maps
 
     knots = (
         mean[:, None] + sd[:, None] * quantiles.at_knots,
@@ -234,8 +223,7 @@ def _paired_maps(
 
     def inverse(values: FloatArray) -> FloatArray:
         # Where the map is flat, what lies beyond its ends would come back from far away.
-        found: FloatArray = np.clip(first.inv(values), *ends)
-        return found
+        return np.clip(first.inv(values), *ends)
 
     back = inverse(network)
     straight = offset + scale * linear
@@ -250,8 +238,8 @@ def _paired_maps(
     if surface is not None:
         predicted[finite] += surface.left_out
         predicted[~finite] += surface.predict(inputs[~finite])
-    found = predicted[finite]
-    errors = back - np.stack([inverse(found[:, :size]), found[:, size:]])
+    straight, bent = np.split(predicted[finite], 2, axis=1)
+    errors = back - np.stack([inverse(straight), bent])
     is_bent = np.less(*np.mean(errors**2, axis=1)[::-1])
     column = np.arange(size) + size * is_bent
     offset, scale = np.where(is_bent, 0, offset), np.where(is_bent, 1, scale)
@@ -269,17 +257,17 @@ def _paired_maps(
             many = line[0] + line[1] * np.where(stands_in, 0.0, (many - mean) / sd)
             return tuple(part.T for part in _difference(many + predicted, many, bins))
 
-        parts = by_outputs(of_some, bins, _NOISE_DRAWS, many[:, columns], predictions, *lines)
-        added, noise = (part.T for part in parts)
+        rows = by_outputs(of_some, bins, _NOISE_DRAWS, many[:, columns], predictions, *lines)
+        added, noise = (row.T for row in rows)
         averages = averages + added
     control = Control(predicted[:, column], averages, noise)
     draws = np.where(is_bent, back, network)
     _, images, slopes = map_from_pairs(
         draws, control, quantiles, np.log(scale), bins, finite, pairs.num_randomizations
     ).parameters
-    at, slopes = images.T, slopes.T
-    images = np.where(is_bent, first(at), at)
-    slopes = slopes * np.where(is_bent, np.exp(first.log_abs_det_jacobian(at, images)), 1)
+    values, slopes = images.T, slopes.T
+    images = np.where(is_bent, first(values), values)
+    slopes = slopes * np.where(is_bent, np.exp(first.log_abs_det_jacobian(values, images)), 1)
     unexplained = np.ones(size) if surface is None else surface.unexplained[column]
     return images.T, slopes.T, unexplained
 
@@ -292,10 +280,10 @@ def _difference(
     Sobol points of few inputs are much more even than independent ones, which few parts tell for
     all bins, not for each. Noise that is taken for larger smooths away what the surface has found.
     """
-    found, between, independent = differences(one, other, bins, _PARTS, _NOISE_DRAWS)
+    mean, between, independent = differences(one, other, bins, _PARTS, _NOISE_DRAWS)
     between, independent = between / _PARTS, independent / len(one)
     ratio = np.mean(between / np.where(independent > 0, independent, 1), axis=0)
-    return found, np.sqrt(np.clip(ratio, _LEAST_RATIO, 1) * independent)
+    return mean, np.sqrt(np.clip(ratio, _LEAST_RATIO, 1) * independent)
 
 
 def _cheap_draws(pairs: PairedDraws) -> tuple[FloatArray, FloatArray]:
@@ -316,28 +304,19 @@ def _cheap_draws(pairs: PairedDraws) -> tuple[FloatArray, FloatArray]:
     else:
         points = np.asarray(jax.random.uniform(key, (blocks * _BLOCK, dimension)))
     points = points.reshape(blocks, _BLOCK, -1).astype(distribution.dtype)
-    parts = [_pairs_at(linearization, part) for part in points]
+    pairs_at = jax.jit(type(linearization).pairs_at)
+    parts = [pairs_at(linearization, block) for block in points]
     inputs, linear = (np.concatenate(part) for part in zip(*parts, strict=True))
     return _standardized(distribution, inputs), linear
 
 
-@jax.jit
-def _pairs_at(linearization: "Linearization", points: Array) -> tuple[Array, Array]:
-    return linearization.pairs_at(points)
-
-
 def _standardized(distribution: Any, inputs: Any) -> FloatArray:
     """Inputs minus their means, in units of their half-ranges or standard deviations."""
-    width = (
-        distribution.half_width
-        if distribution.normal_scale is None
-        else distribution.standard_deviation
-    )
-    width, loc, values = (
-        np.asarray(part, np.float64) for part in (width, distribution.mean, inputs)
-    )
-    found: FloatArray = (values - loc) / np.where(width > 0, width, 1)
-    return found
+    is_bounded = distribution.normal_scale is None
+    width = distribution.half_width if is_bounded else distribution.standard_deviation
+    arrays = (np.asarray(part, np.float64) for part in (width, distribution.mean, inputs))
+    width, loc, values = arrays
+    return (values - loc) / np.where(width > 0, width, 1)
 
 
 def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:
@@ -348,8 +327,7 @@ def _importance(standard: FloatArray, linear: FloatArray) -> FloatArray:
         scale = np.linalg.norm(centered, axis=0)
         return centered / np.where(scale > 0, scale, 1)
 
-    found: FloatArray = np.sum((unit(standard).T @ unit(linear)) ** 2, axis=1)
-    return found
+    return np.sum((unit(standard).T @ unit(linear)) ** 2, axis=1)
 
 
 def _quantiles(

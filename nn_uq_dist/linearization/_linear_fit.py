@@ -18,14 +18,14 @@ from jax import Array
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import evaluated_now, fewest_columns, one_program
 from nn_uq_dist.basics.row_algebra import namespace, norm
-from nn_uq_dist.inputs import LinearImage
-from nn_uq_dist.linearization._correction import require_enough
+from nn_uq_dist.distributions import LinearImage
 from nn_uq_dist.paired_samples import Ridge
 from nn_uq_dist.paired_samples.corrected_map import ROUNDINGS
 from nn_uq_dist.sampling import PairedDraws
 
 # Variance that the prior expects the coefficients to explain, over that of what they leave.
 _EXPLAINED = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+_FEWEST_PAIRS = 8
 # Size of the largest remainders, in variances, at which half of the uniform part becomes normal.
 _LARGE = 3.0
 
@@ -70,11 +70,11 @@ class LinearFit(NamedTuple):
             Of the outputs of the linear model, shape ``(..., N_y)``.
         """
         xp: Any = namespace(self.rest)
-        own = norm(self.rest.mT) / math.sqrt(self.rest.shape[-2])
-        total = norm(xp.stack([standard_deviation, own], axis=-1))
+        of_rest = norm(self.rest.mT) / math.sqrt(self.rest.shape[-2])
+        total = norm(xp.stack([standard_deviation, of_rest], axis=-1))
         size = xp.mean((self.rest / xp.where(total > 0, total, 1)[..., None, :]) ** 2, axis=-1)
         tiny = xp.finfo(size.dtype).tiny
-        largest: Array = xp.sum(size**2, axis=-1) / xp.maximum(xp.sum(size, axis=-1), tiny)
+        largest = xp.sum(size**2, axis=-1) / xp.maximum(xp.sum(size, axis=-1), tiny)
         return largest**2 / (largest**2 + _LARGE**2)
 
 
@@ -93,9 +93,9 @@ def linear_fit(pairs: PairedDraws) -> LinearFit:
     distribution = pairs.linearization.input
     dtype, batch_shape = pairs.network.dtype, distribution.batch_shape
     differences = _batch_first(xp, network - linear, batch_shape)
-    with evaluated_now(pairs):  # both may be computed, by distributions of the user's own
-        parts = distribution.standard_deviation, distribution.mean
-        scale, loc = (xp.asarray(part, differences.dtype) for part in parts)
+    with evaluated_now(pairs):
+        moments = distribution.standard_deviation, distribution.mean
+        scale, loc = (xp.asarray(moment, differences.dtype) for moment in moments)
     scale = xp.where(scale > 0, scale, 1)
     count = differences.shape[-2]
     if count <= distribution.num_inputs:
@@ -128,6 +128,15 @@ def usable_pairs(pairs: PairedDraws) -> tuple[Any, Any, Any]:
         )
     require_enough(len(network))
     return network, linear, inputs
+
+
+def require_enough(num_finite: int) -> None:
+    """Raise ``ValueError`` if there are too few draws with finite outputs."""
+    if num_finite < _FEWEST_PAIRS:
+        raise ValueError(
+            f"pairs must hold at least {_FEWEST_PAIRS} draws with finite outputs, got "
+            f"{num_finite}; draw more, or check the network over the range of its input"
+        )
 
 
 def _batch_first(xp: Any, values: Any, batch_shape: tuple[int, ...]) -> Any:

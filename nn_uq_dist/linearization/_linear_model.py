@@ -25,10 +25,10 @@ from nn_uq_dist.distributions.correlation_matrices import (
     clipped_correlation,
     require_positive_definite,
 )
+from nn_uq_dist.distributions.linear_image import output_noise
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.flat_network import OutputNumbers, OutputStructure, by_names
 from nn_uq_dist.inputs.input_map import names_of_entries
-from nn_uq_dist.inputs.linear_image import output_noise
+from nn_uq_dist.sampling.flat_network import OutputNumbers, OutputStructure, by_names
 
 
 class CopulaCorrelation(NamedTuple):
@@ -163,10 +163,10 @@ class LinearModel(abc.ABC):
         scale = by_names("noise_scale", noise_scale, self.output_structure)
         noise = output_noise(scale, noise_covariance, total.shape, total)
         if noise is not None:
-            own = total
-            total = norm(jnp.stack(jnp.broadcast_arrays(own, noise.standard_deviation), axis=-1))
+            both = jnp.broadcast_arrays(total, noise.standard_deviation)
+            total = norm(jnp.stack(both, axis=-1))
             unit = jnp.where(total > 0, total, 1)
-            share = (own / unit)[..., None]
+            share = (both[0] / unit)[..., None]
             matrix = matrix * share * share.mT + gram(noise.in_units(unit).root)
         matrix = jnp.where(jnp.eye(self.num_outputs, dtype=bool), 1, jnp.clip(matrix, -1, 1))
         varies = total > 0
@@ -259,12 +259,9 @@ class LinearModel(abc.ABC):
 
         Raises
         ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
-            If the noise does not broadcast or is negative, an output is constant, `min_eigenvalue`
-            is not in ``[0, 1)``, or repair is needed but forbidden. Under ``jit`` the last case
-            gives NaN.
+        TypeError, ValueError
+            If an argument does not fit, an output is constant, or repair is needed but forbidden;
+            under ``jit`` this gives NaN.
 
         Notes
         -----
@@ -326,19 +323,14 @@ class LinearModel(abc.ABC):
             Each array has the leading axes of `values` in front. Values of a network that returns a
             vector are returned unchanged.
 
-        Raises
-        ------
-        ValueError
-            If the last axis is not ``N_y``.
-
         Examples
         --------
         >>> import jax.numpy as jnp
         >>> import nn_uq_dist as nuq
         >>> network = lambda x: {"level": x.sum(), "image": jnp.outer(x, x)}
         >>> lin = nuq.linearize(network, nuq.Input.box([1.0, 2.0], half_width=0.1))
-        >>> found = lin.unravel(lin.mean)
-        >>> print(found["level"], found["image"].tolist())
+        >>> mean = lin.unravel(lin.mean)
+        >>> print(mean["level"], mean["image"].tolist())
         3.0 [[1.0, 2.0], [2.0, 4.0]]
         """
         remedy = "pass an array with an entry per output, such as the mean"

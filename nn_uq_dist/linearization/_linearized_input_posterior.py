@@ -26,6 +26,7 @@ from nn_uq_dist.basics.row_algebra import (
     binary_unit,
     gram,
     in_squared_units,
+    joined,
     matmul,
     matvec,
     norm,
@@ -34,7 +35,6 @@ from nn_uq_dist.basics.row_algebra import (
 )
 from nn_uq_dist.basics.summary_line import number_table, summary_line, to_error
 from nn_uq_dist.box_gaussian import (
-    Moments,
     NormalsGivenOutputs,
     OwnDensity,
     by_own_density,
@@ -45,23 +45,16 @@ from nn_uq_dist.box_gaussian import (
     posterior_moments,
     uniform_moments,
 )
-from nn_uq_dist.inputs import Input, LinearImage
-from nn_uq_dist.inputs.flat_network import OutputNumbers, by_names
-from nn_uq_dist.inputs.linear_image import output_noise
+from nn_uq_dist.distributions.linear_image import LinearImage, output_noise
+from nn_uq_dist.inputs import Input
+from nn_uq_dist.sampling.flat_network import OutputNumbers, by_names
 
 
 class InputMoments(NamedTuple):
-    """Means of the inputs, and a root of their covariance.
+    """Means of the inputs, and a root of their covariance."""
 
-    Attributes
-    ----------
-    mean : Array, shape (..., N_x)
-    root : Array, shape (..., N_x, k)
-        The covariance is ``root root^T``.
-    """
-
-    mean: Array
-    root: Array
+    mean: Array  # shape (..., N_x)
+    root: Array  # shape (..., N_x, k): the covariance is `root root^T`
 
 
 @register_frozen
@@ -69,10 +62,9 @@ class InputMoments(NamedTuple):
 class LinearizedInputPosterior:
     r"""Distribution of the inputs given the outputs of a linear model, with its evidence.
 
-    Made by `nn_uq_dist.Linearization.input_posterior`. With the input :math:`\mu + A U + B N` and
-    outputs :math:`y = m + W U + G N + e` the normal variables have, given the uniform ones, a
-    normal distribution in closed form; that of the uniform ones comes from expectation propagation
-    (moments) and hit-and-run (draws).
+    Made by `nn_uq_dist.Linearization.input_posterior`. Given the uniform variables of the input,
+    the normal ones are normal, in closed form; the distribution of the uniform ones comes from
+    expectation propagation (moments) and hit-and-run (draws).
 
     Draws and moments have the units and the structure of what the network takes: a vector, or such
     as a dict of arrays, each with ``batch_shape`` in front. Known inputs are in it, with variance
@@ -94,16 +86,12 @@ class LinearizedInputPosterior:
     Examples
     --------
     >>> import jax, jax.numpy as jnp, nn_uq_dist as nuq
-    >>> distribution = nuq.Input.box([0.0, 0.0], [1.0, 0.0]) + nuq.Input.normal(
-    ...     [0.0, 0.0], [0.0, 1.0]
-    ... )
-    >>> lin = nuq.Linearization(
-    ...     [0.0], [[1.0, 1.0]], distribution
-    ... )  # the sum of a uniform and a normal
-    >>> found = lin.input_posterior(jnp.array([2.5]), noise_scale=0.1)
-    >>> print(found.mean.round(2), (found.variance**0.5).round(2))
+    >>> f = nuq.Input.join(nuq.Input.box([0.0], 1.0), nuq.Input.normal([0.0], 1.0))
+    >>> lin = nuq.Linearization([0.0], [[1.0, 1.0]], f)  # the sum of both
+    >>> posterior = lin.input_posterior(jnp.array([2.5]), noise_scale=0.1)
+    >>> print(posterior.mean.round(2), (posterior.variance**0.5).round(2))
     [0.56 1.92] [0.37 0.38]
-    >>> found.sample(jax.random.key(0), (100,)).shape
+    >>> posterior.sample(jax.random.key(0), (100,)).shape
     (100, 2)
 
     An input that is positive and one that is not:
@@ -111,11 +99,11 @@ class LinearizedInputPosterior:
     >>> import numpyro.distributions as dist
     >>> f = {"rate": dist.LogNormal(0.0, 0.5), "time": dist.Uniform(1.0, 2.0)}
     >>> network = lambda x: jnp.atleast_1d(x["rate"] * x["time"])
-    >>> found = nuq.linearize(network, f).input_posterior(jnp.array([3.0]), noise_scale=0.1)
-    >>> draws = found.sample(jax.random.key(0), (1000,))
+    >>> posterior = nuq.linearize(network, f).input_posterior(jnp.array([3.0]), noise_scale=0.1)
+    >>> draws = posterior.sample(jax.random.key(0), (1000,))
     >>> draws["rate"].shape, bool((draws["rate"] > 0).all())
     ((1000,), True)
-    >>> found.base.mean.shape  # of the logarithm of the rate, and of the time
+    >>> posterior.base.mean.shape  # of the logarithm of the rate, and of the time
     (2,)
     """
 
@@ -138,7 +126,7 @@ class LinearizedInputPosterior:
 
     @cached_property
     def _moments(self) -> InputMoments:
-        """Mean, variance and covariance take one computation."""
+        """Mean, variance and covariance of the vector take one computation."""
         with evaluated_now(self):  # what is traced would outlive the trace
             return moments_of(self)
 
@@ -161,15 +149,15 @@ class LinearizedInputPosterior:
                 f"form, got {self.input}; take moments of draws, sample(key, (10_000,)), or those "
                 f"before the map, base.mean"
             )
-        found = self._moments
-        is_known = checks.is_concrete(found.mean)
-        if is_known and (count := np.isnan(np.asarray(found.mean)).any(axis=-1).sum()):
+        moments = self._moments
+        is_known = checks.is_concrete(moments.mean)
+        if is_known and (count := np.isnan(np.asarray(moments.mean)).any(axis=-1).sum()):
             checks.warn(
                 f"moments are NaN for {count} of {math.prod(self.batch_shape)} observations: no "
                 f"input of the support gives these outputs, or expectation propagation does not "
                 f"converge; pass noise_scale > 0, or a larger one"
             )
-        return found if self.input.is_vector else _mapped(self.input, found)
+        return moments if self.input.is_vector else _mapped(self.input, moments)
 
     @property
     def mean(self) -> Any:
@@ -236,20 +224,22 @@ def linearized_input_posterior(
     y: OutputNumbers,
     noise_scale: OutputNumbers | None,
     noise_covariance: ArrayLike | None,
-    own_noise: LinearImage | None = None,
+    of_model: LinearImage | None = None,
 ) -> LinearizedInputPosterior:
-    """Check the arguments: see `nn_uq_dist.Linearization.input_posterior`; `own_noise` is added."""
+    """Check the arguments: see `nn_uq_dist.Linearization.input_posterior`.
+
+    The noise `of_model` is added to that of the arguments.
+    """
     size, remedy = model.num_outputs, "pass the observed value of each output"
     structure = model.output_structure
-    given: Any = by_names("y", y, structure, each=True)
-    given = checks.in_type(given, model.mean.dtype)
-    y = checks.as_vectors("y", given, "N_y", size, remedy, model.batch_shape)
+    numbers: Any = checks.in_type(by_names("y", y, structure, each=True), model.mean.dtype)
+    y = checks.as_vectors("y", numbers, "N_y", size, remedy, model.batch_shape)
     checks.require_finite("y", y, "leave the output out of the network where it is missing")
     batch_shape = np.broadcast_shapes(np.shape(y)[:-1], model.batch_shape)
     scale = by_names("noise_scale", noise_scale, structure)
     noise = output_noise(scale, noise_covariance, (*batch_shape, size), model.mean)
-    if own_noise is not None:
-        noise = own_noise if noise is None else noise.plus(own_noise)
+    if of_model is not None:
+        noise = of_model if noise is None else noise.plus(of_model)
     is_noisy = noise is not None and not (
         checks.is_concrete(noise) and np.any(np.asarray(noise.is_constant))
     )
@@ -282,8 +272,8 @@ def _columns(seen: LinearizedInputPosterior) -> tuple[Array, Array]:
 def _parts(seen: LinearizedInputPosterior) -> tuple[Array, Array, Array | None, Array]:
     """Deviations, ``W``, and columns of the normal part if any, in units; and these units."""
     uniform, normal = _columns(seen)
-    root = jnp.concatenate([normal, seen.noise], axis=-1)
-    unit = binary_unit(norm(jnp.concatenate([uniform, root], axis=-1)))
+    root = joined([normal, seen.noise])
+    unit = binary_unit(norm(joined([uniform, root])))
     root = root / unit[..., None]
     columns = root if root.shape[-1] else None
     return seen.deviation / unit, uniform / unit[..., None], columns, unit
@@ -293,24 +283,25 @@ def moments_of(seen: LinearizedInputPosterior) -> InputMoments:
     """Of the inputs given the outputs."""
     if seen.input.num_standard_variables[0] == 0:
         none = seen.deviation[..., :0]
-        return _given_uniforms(seen, none, none[..., None, :])
+        return _given_uniforms(seen, none, jnp.zeros((*none.shape, 0), none.dtype))
     separate = _separate(seen.input)
-    # Of the uniform variables. Where inputs share them, each by its own density.
-    uniforms = _by_passes(seen) if separate else posterior_moments(*_parts(seen)[:3])
-    found = _given_uniforms(seen, uniforms.mean, uniforms.covariance)
+    # Where inputs share uniform variables, each of these by its own density.
+    of_uniforms = jax.jit(uniform_moments) if separate else posterior_moments
+    uniforms = of_uniforms(*_parts(seen)[:3])
+    roughly = _given_uniforms(seen, uniforms.mean, uniforms.covariance)
     if not separate:
-        return found
-    own = _own(seen, found)
-    return InputMoments(found.mean + own.shift, found.root * own.factor[..., None])
+        return roughly
+    density = _by_density(seen, roughly)
+    return InputMoments(roughly.mean + density.shift, roughly.root * density.factor[..., None])
 
 
 @jax.jit
-def _mapped(distribution: Input, found: InputMoments) -> InputMoments:
+def _mapped(distribution: Input, moments: InputMoments) -> InputMoments:
     """Moments of the numbers that the network takes, by a linear map and its derivatives."""
-    columns = jnp.moveaxis(found.root, -1, 0)
-    point = jnp.broadcast_to(found.mean, columns.shape)
+    columns = jnp.moveaxis(moments.root, -1, 0)
+    point = jnp.broadcast_to(moments.mean, columns.shape)
     _, moved = jax.jvp(distribution.taken, (point,), (columns,))
-    return InputMoments(distribution.taken(found.mean), jnp.moveaxis(moved, 0, -1))
+    return InputMoments(distribution.taken(moments.mean), jnp.moveaxis(moved, 0, -1))
 
 
 def _separate(distribution: Input) -> bool:
@@ -321,37 +312,32 @@ def _separate(distribution: Input) -> bool:
 
 
 @jax.jit
-def _by_passes(seen: LinearizedInputPosterior) -> Moments:
-    return uniform_moments(*_parts(seen)[:3])
-
-
-@jax.jit
-def _own(seen: LinearizedInputPosterior, roughly: InputMoments) -> OwnDensity:
-    """What the density of each input says."""
+def _by_density(seen: LinearizedInputPosterior, roughly: InputMoments) -> OwnDensity:
+    """Corrections of the moments by the density of each input."""
     distribution, size = seen.input, seen.input.num_inputs
     deviation, _, _, units = _parts(seen)
     jacobian, noise = seen.jacobian / units[..., None], seen.noise / units[..., None]
     identity = jnp.eye(size, dtype=jacobian.dtype)
-    own_weights, own_normal = _columns(dataclasses.replace(seen, jacobian=identity))
-    scale = norm(own_normal) if own_normal.shape[-1] else None
+    uniform, normal = _columns(dataclasses.replace(seen, jacobian=identity))
+    scale = norm(normal) if normal.shape[-1] else None
     # Row `i` of each matrix without input `i`.
     without = jacobian[..., None, :, :] * (1.0 - identity)[:, None, :]
-    weights = matmul(without, own_weights[..., None, :, :])
-    normal = matmul(without, own_normal[..., None, :, :])
-    others = jnp.broadcast_to(noise[..., None, :, :], (*without.shape[:-1], noise.shape[-1]))
-    columns = jnp.concatenate([normal, others], axis=-1)
-    noisy = columns if columns.shape[-1] else None
+    weights = matmul(without, uniform[..., None, :, :])
+    moved = matmul(without, normal[..., None, :, :])
+    columns = joined([moved, noise[..., None, :, :]])
 
     def log_density(values: Array) -> Array:
-        before = uniform_sum.logpdf(values, own_weights, scale)
+        before = uniform_sum.logpdf(values, uniform, scale)
         rest = deviation[..., None, :] - values[..., None] * jacobian.mT
-        return before + corrected_log_evidence(rest, weights, noisy)
+        return before + corrected_log_evidence(
+            rest, weights, columns if columns.shape[-1] else None
+        )
 
-    reach = jnp.abs(own_weights).sum(axis=-1)
+    end = jnp.abs(uniform).sum(axis=-1)
     if scale is not None:
-        reach = jnp.where(scale > 0, jnp.inf, reach)
+        end = jnp.where(scale > 0, jnp.inf, end)
     center = roughly.mean - distribution.mean
-    return by_own_density(center, norm(roughly.root), log_density, (-reach, reach))
+    return by_own_density(center, norm(roughly.root), log_density, (-end, end))
 
 
 @jax.jit
@@ -372,16 +358,14 @@ def _inputs(seen: LinearizedInputPosterior, uniforms: Array, around: Array | Non
 def _given_uniforms(seen: LinearizedInputPosterior, mean: Array, covariance: Array) -> InputMoments:
     """Moments of the inputs by those of the uniform variables."""
     normals, uniform = _normals(seen), _columns(seen)[0]
-    own = jnp.moveaxis(normals.root, -1, 0)
-    parts = [
-        seen.input.deviation_at(jnp.zeros((*own.shape[:-1], uniform.shape[-1]), own.dtype), own)
-    ]
-    if uniform.shape[-1]:
-        moved = symmetric_root(covariance)
-        pushed = -matmul(normals.gain, matmul(uniform, moved))
-        columns = (jnp.moveaxis(part, -1, 0) for part in (moved, pushed))
-        parts.append(seen.input.deviation_at(*columns))
-    return InputMoments(_inputs(seen, mean), jnp.moveaxis(jnp.concatenate(parts), 0, -1))
+    # Columns of the variables: of the normal ones alone, and of what moves the uniform ones.
+    moved = symmetric_root(covariance) if uniform.shape[-1] else covariance
+    pushed = -matmul(normals.gain, matmul(uniform, moved))
+    still = jnp.zeros((*moved.shape[:-1], normals.root.shape[-1]), moved.dtype)
+    of_uniform, of_normal = joined([still, moved]), joined([normals.root, pushed])
+    columns = (jnp.moveaxis(array, -1, 0) for array in (of_uniform, of_normal))
+    root = jnp.moveaxis(seen.input.deviation_at(*columns), 0, -1)
+    return InputMoments(_inputs(seen, mean), root)
 
 
 @jax.jit

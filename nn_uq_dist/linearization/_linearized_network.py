@@ -13,9 +13,8 @@ from nn_uq_dist.basics.concrete import evaluated_now
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import matvec
 from nn_uq_dist.basics.summary_line import summary_line
-from nn_uq_dist.distributions import LinearizedJoint, LinearizedMarginal
-from nn_uq_dist.inputs import Input, LinearImage
-from nn_uq_dist.inputs.flat_network import OutputNumbers, OutputStructure, by_names
+from nn_uq_dist.distributions import LinearImage, LinearizedJoint, LinearizedMarginal
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.parameter_checks import in_one_batch
 from nn_uq_dist.linearization._corrected_linearization import CorrectedLinearization
 from nn_uq_dist.linearization._correction import correction, require_pairs
@@ -25,6 +24,7 @@ from nn_uq_dist.linearization._linearized_input_posterior import (
     linearized_input_posterior,
 )
 from nn_uq_dist.sampling import PairedDraws
+from nn_uq_dist.sampling.flat_network import OutputNumbers, OutputStructure, by_names
 
 
 @register_frozen
@@ -51,10 +51,8 @@ class Linearization(LinearModel):
 
     Raises
     ------
-    TypeError
-        If `loc` or `jacobian` is not an array of real numbers, or `input` is not an `Input`.
-    ValueError
-        If the shapes do not fit, or known (not traced) values hold NaN or infinity.
+    TypeError, ValueError
+        If an argument is of another kind, shapes do not fit, or known values hold NaN or infinity.
 
     Examples
     --------
@@ -99,15 +97,31 @@ class Linearization(LinearModel):
                 f"jacobian must have shape (..., N_y, N_x) with (N_y, N_x) = {event_shape} as "
                 f"loc and input, got shape {jacobian_shape}; pass one row per output"
             )
-        placed = in_one_batch(
-            loc=(loc, event_shape[:1]),
-            jacobian=(jacobian, event_shape),
-            input=(input.mean, event_shape[1:]),
+        self._set(loc, jacobian, input, output_structure)
+
+    def _set(
+        self,
+        loc: ArrayLike,
+        jacobian: ArrayLike,
+        distribution: Input,
+        structure: OutputStructure | None,
+    ) -> None:
+        sizes = np.shape(jacobian)[-2:]
+        arrays = in_one_batch(
+            loc=(loc, sizes[:1]), jacobian=(jacobian, sizes), input=(distribution.mean, sizes[1:])
         )
-        expanded = input.expand(placed.pop("input").shape[:-1])
-        fields = {**placed, "input": expanded, "output_structure": output_structure}
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        expanded = distribution.expand(arrays.pop("input").shape[:-1])
+        # Past the assignment that a frozen object refuses.
+        vars(self).update(arrays, input=expanded, output_structure=structure)
+
+    @classmethod
+    def of_parts(
+        cls, loc: Array, jacobian: Array, distribution: Input, structure: OutputStructure | None
+    ) -> "Linearization":
+        """Return the model of arrays whose shapes fit, and whose values are not checked."""
+        made = object.__new__(cls)
+        made._set(loc, jacobian, distribution, structure)
+        return made
 
     @property
     def mean(self) -> Array:
@@ -140,21 +154,16 @@ class Linearization(LinearModel):
         noise_scale, noise_covariance
             As for `marginals`.
 
-        Raises
-        ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
-            If an argument does not fit, or is known and no standard deviation or covariance.
-
         Examples
         --------
-        >>> from nn_uq_dist import Input, Linearization
-        >>> lin = Linearization([1.0], [[1.0, 2.0]], Input.box([0.0, 0.0], half_width=3.0))
+        >>> import nn_uq_dist as nuq
+        >>> lin = nuq.Linearization([1.0], [[1.0, 2.0]], nuq.Input.box([0.0, 0.0], 3.0))
         >>> print(f"{lin.image(noise_scale=1.0).standard_deviation[0]:.3f}")
         4.000
         """
         image = LinearImage(*self.input.columns(self.jacobian))
+        if noise_scale is None and noise_covariance is None:
+            return image
         scale = by_names("noise_scale", noise_scale, self.output_structure)
         return image.with_noise(scale, noise_covariance)
 
@@ -179,9 +188,7 @@ class Linearization(LinearModel):
 
         Raises
         ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
+        TypeError, ValueError
             If an argument does not fit, or is known and no standard deviation or covariance, or if
             an output is known to be constant: a point mass has no density.
 
@@ -199,7 +206,15 @@ class Linearization(LinearModel):
             scale = np.asarray(0.0 if normal_scale is None else normal_scale)
             constant = (np.asarray(weights) == 0).all(axis=-1) & (scale == 0)
             if constant.any():
-                raise ValueError(_no_density(constant, self.output_names))
+                *batch, output = checks.first_index(constant)
+                where = f" of batch entry {tuple(batch)}" if batch else ""
+                where += f" and {constant.sum() - 1} more" if constant.sum() > 1 else ""
+                raise ValueError(
+                    f"every output must vary with the input, got zero sensitivity for output "
+                    f"{self.output_names[output]}{where}: a constant has no "
+                    f"density; pass noise_scale > 0, leave the output out of the "
+                    f"network, or ask the linearization as corrected by paired draws"
+                )
         return LinearizedMarginal(self.loc, weights, normal_scale)
 
     def joint(
@@ -217,9 +232,7 @@ class Linearization(LinearModel):
 
         Raises
         ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
+        TypeError, ValueError
             If an argument does not fit, or the outputs have no joint density: if there are fewer
             inputs than outputs, or some outputs are functions of others, pass noise.
 
@@ -253,21 +266,12 @@ class Linearization(LinearModel):
         y
             Observed outputs, shape ``(..., N_y)``; leading axes broadcast against the batch shape.
             Of outputs in a dict it may be a dict, of arrays with these axes in front.
-        noise_scale
-            Standard deviation :math:`\sigma \ge 0` of independent normal noise of each output;
-            broadcasts against ``(..., N_y)``, and may be a dict as `y`. ``None`` for none.
-        noise_covariance
-            Covariance of correlated normal noise, shape ``(..., N_y, N_y)``. ``None`` for none.
-
-        Returns
-        -------
-        LinearizedInputPosterior
+        noise_scale, noise_covariance
+            Of the observations, as for `marginals`.
 
         Raises
         ------
-        TypeError
-            If an argument is not an array of real numbers.
-        ValueError
+        TypeError, ValueError
             If an argument does not fit, `y` is known and not finite, or there are fewer random
             variables than outputs, and no noise.
 
@@ -275,8 +279,8 @@ class Linearization(LinearModel):
         --------
         >>> import nn_uq_dist as nuq
         >>> lin = nuq.Linearization([0.0], [[1.0, 2.0]], nuq.Input.normal([1.0, 1.0], [1.0, 1.0]))
-        >>> found = lin.input_posterior([5.0], noise_scale=0.1)
-        >>> print(found.mean.round(2))  # most of it by the input with the larger effect
+        >>> posterior = lin.input_posterior([5.0], noise_scale=0.1)
+        >>> print(posterior.mean.round(2))  # most of it by the input with the larger effect
         [2. 3.]
         """
         return linearized_input_posterior(self, y, noise_scale, noise_covariance)
@@ -291,25 +295,19 @@ class Linearization(LinearModel):
             thousand help a lot. Traced pairs, as those of a model, correct `joint` and
             `input_posterior` alone.
 
-        Returns
-        -------
-        CorrectedLinearization
-
         Raises
         ------
-        TypeError
-            If `pairs` is not a `PairedDraws`.
-        ValueError
-            If `pairs` belongs to another linearization, or fewer than eight of its draws are
-            finite.
+        TypeError, ValueError
+            If `pairs` is no `PairedDraws`, or one of another linearization, or fewer than eight of
+            its draws are finite.
 
         Notes
         -----
-        The difference between the quantile functions of network and linear outputs is averaged over
-        about ``sqrt(n)`` bins of the normal score, with control variates, and smoothed as much as
-        its noise requires (`nn_uq_dist.paired_samples`). A polynomial of the inputs predicts the
-        differences, if it can; not for a batch of points, each of which would need its own: one
-        that matters is nearer as ``linearization[i].corrected(pairs[i])``.
+        Quantile functions are averaged over about ``sqrt(n)`` bins of the normal score, with
+        control variates, and smoothed as much as their noise requires
+        (`nn_uq_dist.paired_samples`). A polynomial of the inputs predicts the differences, if it
+        can; not for a batch of points: one that matters is nearer as
+        ``linearization[i].corrected(pairs[i])``.
 
         NaN and infinite outputs are left out, output by output: marginals and moments are those of
         the finite values of each output, as `remarks` says. `joint` and `input_posterior` leave
@@ -327,10 +325,10 @@ class Linearization(LinearModel):
         0.80
         """
         require_pairs(self, pairs)
-        if not checks.is_concrete(self, pairs):
-            return CorrectedLinearization(self, pairs)
+        if not checks.is_concrete(pairs):
+            return CorrectedLinearization(pairs)
         with evaluated_now():
-            return CorrectedLinearization(self, pairs, *correction(self, pairs))
+            return CorrectedLinearization(pairs, *correction(pairs))
 
     def select(self, outputs: int | str | Sequence[int | str]) -> "Linearization":
         """Return the model of some outputs, by index or by name, in this order.
@@ -357,8 +355,8 @@ class Linearization(LinearModel):
         names = self.output_names
         rows = np.array(checks.as_indices(outputs, self.num_outputs, "outputs", names))
         structure = OutputStructure.of_numbers([names[row] for row in rows])
-        jacobian = self.jacobian[..., rows, :]
-        return Linearization(self.loc[..., rows], jacobian, self.input, output_structure=structure)
+        arrays = self.loc[..., rows], self.jacobian[..., rows, :]
+        return Linearization.of_parts(*arrays, self.input, structure)
 
     def sample_pairs(self, key: Array, sample_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Draw vectors of the input, as `sample` does, with the outputs of the linear model."""
@@ -367,7 +365,8 @@ class Linearization(LinearModel):
 
     def moved(self, shift: Array, slopes: Array | float) -> "Linearization":
         """Return the model with a linear function of the input added, by its value at the mean."""
-        return dataclasses.replace(self, loc=self.loc + shift, jacobian=self.jacobian + slopes)
+        arrays = self.loc + shift, self.jacobian + slopes
+        return Linearization.of_parts(*arrays, self.input, self.output_structure)
 
     @property
     def num_coordinates(self) -> int:
@@ -392,25 +391,7 @@ class Linearization(LinearModel):
         ----------
         x
             Inputs, shape ``(..., N_x)``; leading axes broadcast against the batch shape.
-
-        Raises
-        ------
-        ValueError
-            If the last axis is not ``N_x`` or the leading axes do not broadcast.
         """
         size, remedy = self.input.num_inputs, "pass one entry per network input"
         x = checks.as_vectors("x", x, "N_x", size, remedy, self.batch_shape)
         return self.loc + matvec(self.jacobian, jnp.asarray(x) - self.input.mean)
-
-
-def _no_density(constant: np.ndarray, names: Sequence[str]) -> str:
-    """What is wrong where some outputs, along the last axis, are constant."""
-    *batch, output = checks.first_index(constant)
-    where = f"output {names[output]}" + (f" of batch entry {tuple(batch)}" if batch else "")
-    count = int(constant.sum())
-    others = f" and {count - 1} more" if count > 1 else ""
-    return (
-        f"every output must vary with the input, got zero sensitivity for {where}{others}: a "
-        f"constant has no density; pass noise_scale > 0, leave the output out of the network, or "
-        f"ask the linearization as corrected by paired draws"
-    )

@@ -3,7 +3,8 @@
 Functions of NumPy arrays in float64.
 `score_bins.py` divides the normal scores into bins and averages quantile functions over them, with
 influence functions; `_slope_prior.py` finds the increasing map that such averages indicate;
-`corrected_map.py` takes the averages from pairs, with a control. `_response_surface.py` fits
+`corrected_map.py` takes the averages from pairs, with a control, and `settled_knots.py` moves the
+knots of the map to what draws and types allow. `_response_surface.py` fits
 polynomials to the differences by ridge regression, which takes JAX's arrays as well.
 """
 

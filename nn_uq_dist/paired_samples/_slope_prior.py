@@ -130,9 +130,9 @@ def fit_curve(
     curve = curve._replace(location=np.median(averages - model(curve)[0], axis=1))
     prior = np.zeros_like(noise)
     for step in range(_STEPS):
-        found, jacobian = model(curve)
+        modeled, jacobian = model(curve)
         away = curve.log_slopes - reference
-        rest = averages - found + (jacobian @ away[..., None])[..., 0]
+        rest = averages - modeled + (jacobian @ away[..., None])[..., 0]
         white = whiten @ jacobian
         data = (whiten @ rest[..., None])[..., 0]
         if step < _WEIGHED:

@@ -1,13 +1,12 @@
 """The increasing map that takes the linear output to the network's, from paired samples.
 
-Averages of the network's quantile function over bins of normal scores are regressed on those of a
-control, whose distribution is known; `_slope_prior.py` finds the map that they indicate. Its knots
-are then settled: as the draws of the network allow and as the type of the outputs can hold them.
+Averages of the network's quantile function over bins of normal scores have nearly the errors of
+those of a control, whose distribution is known: its errors are subtracted, which is regression with
+the coefficient 1. `_slope_prior.py` finds the map that they indicate.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +20,7 @@ from nn_uq_dist.paired_samples.score_bins import (
     influence,
     sample_averages,
 )
+from nn_uq_dist.paired_samples.settled_knots import SPACINGS
 
 # Shrinkage of the noise covariance towards its diagonal: correlations of many averages estimated
 # from few draws are unreliable.
@@ -32,26 +32,14 @@ _DRAWS_OF_NEIGHBORS = 4.0
 # of a probability of .001 half as large again); as much for 100 pairs shrinks true differences (KS
 # 1.15 times as large).
 _DOUBTFUL, _MOST_DOUBTFUL = 0.004, 4.0
-# Prior weights of coefficients of the control: zero, one for all bins, one for each bin. And the
-# number of draws in a bin that do not count as evidence for its own coefficient.
-_PRIOR, _FEWEST_INSIDE = np.array([0.02, 0.96, 0.02]), 4.0
 # Least standard deviation of an average, in those of the output.
 _LEAST_NOISE = 2e-5
-# Half the length of the interval in standard deviations of a rank. With three, the draws would move
-# quantiles of an exactly linear network: the worst of many quantiles exceeds three.
-_REACH = 4.0
 # Draws of one product of influence functions.
 _DRAWS_OF_PRODUCT = 50
-# How far beyond the draws a tail may reach, in units of the span of the outermost draws.
-_BEYOND_DRAWS, _SPACINGS = 10.0, 5
-# Probability that one of as many draws is beyond what counts as the end of a base without ends.
-_UNLIKELY = 0.02
 # Standard deviation of differences of normal scores up to which ranks are the same.
 _SAME_RANKS = 0.003
 # Rounding errors of the largest output up to which a rest is none.
 ROUNDINGS = 16.0
-
-type Knots = tuple[FloatArray, FloatArray, FloatArray]
 
 
 class LinearQuantiles(NamedTuple):
@@ -125,8 +113,8 @@ def map_from_draws(
     >>> bins = ScoreBins.for_samples(400)
     >>> quantiles = LinearQuantiles(bins.nodes[None], bins.knots[None])
     >>> linear = np.random.default_rng(0).normal(size=(400, 1))
-    >>> found = map_from_draws(np.sinh(linear), linear, quantiles, bins)
-    >>> print(found(np.array([[1.0]])).round(3))  # sinh(1) = 1.1752
+    >>> curve = map_from_draws(np.sinh(linear), linear, quantiles, bins)
+    >>> print(curve(np.array([[1.0]])).round(3))  # sinh(1) = 1.1752
     [[1.175]]
     """
     averages = sample_averages(draws, bins).T
@@ -150,8 +138,8 @@ def _rank_differences(linear: FloatArray, draws: FloatArray) -> FloatArray:
 
     ranks = (np.argsort(np.argsort(part, axis=0), axis=0) for part in (linear, draws))
     one, other = (ndtri((rank + 0.5) / len(draws)) for rank in ranks)
-    found = np.sqrt(np.mean((one - other) ** 2, axis=0))
-    return np.where(np.ptp(linear, axis=0) > 0, found, np.inf)
+    difference = np.sqrt(np.mean((one - other) ** 2, axis=0))
+    return np.where(np.ptp(linear, axis=0) > 0, difference, np.inf)
 
 
 def _through(x: FloatArray, y: FloatArray, knots: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -162,7 +150,7 @@ def _through(x: FloatArray, y: FloatArray, knots: FloatArray) -> tuple[FloatArra
     y = y[kept]
     curve = PchipInterpolator(x, y)
     values, slopes = curve(np.clip(knots, x[0], x[-1])), curve(np.clip(knots, x[0], x[-1]), 1)
-    some = min(_SPACINGS, x.size) - 1
+    some = min(SPACINGS, x.size) - 1
     for end, inner, beyond in ((0, some, knots < x[0]), (-1, -1 - some, knots > x[-1])):
         slope = (y[end] - y[inner]) / (x[end] - x[inner])
         values[beyond], slopes[beyond] = y[end] + slope * (knots[beyond] - x[end]), slope
@@ -207,7 +195,7 @@ def map_from_pairs(
     draws
         Finite outputs of the network in some unit, shape ``(m, J)``.
     control
-        What predicts them.
+        What predicts them, in the same unit: it is subtracted with the coefficient 1.
     linear
         Quantiles of the linear outputs.
     log_slopes
@@ -225,10 +213,10 @@ def map_from_pairs(
     >>> from nn_uq_dist.paired_samples import Control, LinearQuantiles, ScoreBins, map_from_pairs
     >>> bins = ScoreBins.for_samples(400)
     >>> linear = np.random.default_rng(0).normal(size=(400, 1))
-    >>> control = Control(linear, bins.centers[:, None])
+    >>> control = Control(1 + 2 * linear, 1 + 2 * bins.centers[:, None])
     >>> quantiles = LinearQuantiles(bins.nodes[None], bins.knots[None])
-    >>> found = map_from_pairs(1 + 2 * linear, control, quantiles, np.log([2.0]), bins)
-    >>> print(found(np.array([[0.0], [1.0]])).round(2).ravel())
+    >>> curve = map_from_pairs(1 + 2 * linear, control, quantiles, np.log([2.0]), bins)
+    >>> print(curve(np.array([[0.0], [1.0]])).round(2).ravel())
     [1. 3.]
     """
     count, size = len(control.at_pairs), bins.centers.size
@@ -284,8 +272,8 @@ def _covariance(residuals: FloatArray, spare: int) -> FloatArray:
 
 def _shrunk(noise: FloatArray) -> FloatArray:
     diagonal = np.diagonal(noise, axis1=1, axis2=2)
-    own = (_SHRINKAGE * diagonal + _LEAST_NOISE**2)[..., None] * np.eye(noise.shape[-1])
-    return (1 - _SHRINKAGE) * noise + own
+    alone = (_SHRINKAGE * diagonal + _LEAST_NOISE**2)[..., None] * np.eye(noise.shape[-1])
+    return (1 - _SHRINKAGE) * noise + alone
 
 
 def _steadied(variance: FloatArray, inside: FloatArray) -> FloatArray:
@@ -305,39 +293,17 @@ def _steadied(variance: FloatArray, inside: FloatArray) -> FloatArray:
 def _controlled(
     draws: FloatArray, control: Control, bins: ScoreBins, finite: NDArray[np.bool_] | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Averages for the network by regression on those of the control, and the residuals.
+    """Averages for the network less the errors of those of the control, and influence functions.
 
     An average of finite outputs is a ratio, whose influence function is zero at the other draws.
     The control has all of them, as its known averages have: so what is missing makes no bias.
     """
-    b = influence(control.at_pairs, bins)
-    a = np.zeros_like(b)
-    a[:, slice(None) if finite is None else finite] = influence(draws, bins)
-    a *= len(b[0]) / len(draws)
-    slope = _coefficients(a, b, len(draws) * bins.widths)
-    off = sample_averages(control.at_pairs, bins) - control.averages
-    return sample_averages(draws, bins) - slope * off, a - slope[:, None] * b
-
-
-def _coefficients(a: FloatArray, b: FloatArray, num_inside: FloatArray) -> FloatArray:
-    """Coefficients of the control in each bin, shape ``(m, J)``, from influence functions.
-
-    A smooth map needs one coefficient for all bins, and with few draws in a bin, a coefficient of
-    its own would be fitted to their noise. But where the network saturates, its quantiles hardly
-    scatter, and the control would only add noise. So three choices are averaged: zero, one
-    coefficient for all bins, and one for each bin, weighted by the likelihood of the residuals.
-    """
-    own, scatter = np.sum(a * b, axis=1), np.sum(b * b, axis=1)
-    total = np.sum(scatter, axis=0)
-    common = np.sum(own, axis=0) / np.where(total > 0, total, 1)
-    own = own / np.where(scatter > 0, scatter, 1)
-    slopes = np.stack([np.zeros_like(own), common + np.zeros_like(own), own])
-    left = np.stack([np.sum((a - slope[:, None] * b) ** 2, axis=1) for slope in slopes])
-    tiny = np.finfo(np.float64).tiny ** 0.5
-    surplus = np.maximum(num_inside - _FEWEST_INSIDE, 1)[:, None]
-    ratio = (left + tiny) / (np.min(left, axis=0) + tiny)
-    weights = _PRIOR[:, None, None] * ratio ** (-surplus / 2)
-    return np.sum(weights * slopes, axis=0) / np.sum(weights, axis=0)
+    of_control = influence(control.at_pairs, bins)
+    of_network = np.zeros_like(of_control)
+    of_network[:, slice(None) if finite is None else finite] = influence(draws, bins)
+    of_network *= len(control.at_pairs) / len(draws)
+    error = sample_averages(control.at_pairs, bins) - control.averages
+    return sample_averages(draws, bins) - error, of_network - of_control
 
 
 def _noise_ratio(network: FloatArray, control: FloatArray, num_randomizations: int) -> FloatArray:
@@ -349,126 +315,3 @@ def _noise_ratio(network: FloatArray, control: FloatArray, num_randomizations: i
     between, independent = between / num_randomizations, independent / network.shape[0]
     ratio = between / np.where(independent > 0, independent, 1)
     return np.clip(ratio, 0.02, 1.0)
-
-
-def settled_knots(
-    knots: Knots, draws: FloatArray, ends: FloatArray, scores: FloatArray, dtype: Any
-) -> Knots:
-    """Knots, values and slopes of one map, from the estimated ones and finite draws.
-
-    The ends are those of the support of the linear output, the scores those of the knots.
-    """
-    x, wanted, slopes = knots
-    y = held(wanted, draws, scores)
-    ends = np.where(np.isfinite(ends), ends, _likely_ends(x, scores, draws.size))
-    x, y, slopes = _resolved((x, y, np.where(y == wanted, slopes, np.nan)), dtype)
-    # A value that was moved has the slope of the chords around it.
-    moved = np.isnan(slopes)
-    near = moved | np.roll(moved, 1) | np.roll(moved, -1)
-    slopes = np.where(near, MonotoneSpline(x, y).slopes, slopes)
-    return x, y, _reaching((x, y, slopes), draws, ends)
-
-
-def held(wanted: FloatArray, draws: FloatArray, scores: FloatArray) -> FloatArray:
-    """Clip quantiles to order statistics some ranks above and below.
-
-    An error of regression that is small in units of the output can be a large error in probability
-    if many outputs are nearly equal, as for a unit that saturates. The scores are those of the
-    wanted quantiles.
-    """
-    from scipy.special import ndtr
-
-    count, ordered = draws.size, np.sort(draws)
-    middle = count * ndtr(scores)
-    reach = 1 + _REACH * np.sqrt(middle * (1 - middle / count))
-    below, above = (np.floor(middle + sign * reach).astype(int) for sign in (-1, 1))
-    span = min(_SPACINGS, count - 1)
-    least = ordered[0] - _BEYOND_DRAWS * (ordered[span] - ordered[0])
-    most = ordered[-1] + _BEYOND_DRAWS * (ordered[-1] - ordered[-1 - span])
-    low = np.where(below < 0, least, ordered[np.clip(below, 0, count - 1)])
-    high = np.where(above >= count, most, ordered[np.clip(above, 0, count - 1)])
-    return np.clip(wanted, low, high)
-
-
-def _likely_ends(x: FloatArray, scores: FloatArray, count: int) -> FloatArray:
-    """Quantiles of the base that few of as many draws exceed, on lines through the outer knots."""
-    from scipy.special import ndtri
-
-    last = ndtri(_UNLIKELY / count) * np.array([1, -1])
-    rise = (x[[1, -1]] - x[[0, -2]]) / (scores[[1, -1]] - scores[[0, -2]])
-    found: FloatArray = x[[0, -1]] + rise * (last - scores[[0, -1]])
-    return found
-
-
-def _reaching(knots: Knots, draws: FloatArray, ends: FloatArray) -> FloatArray:
-    """Slopes with which the image of the linear output's support holds the draws.
-
-    If those of the fit do not, it gets some room beyond them: an outermost spacing of the draws. Of
-    a base without ends the part counts that draws are likely to be in.
-    """
-    (x, y, slopes), ordered = knots, np.sort(draws)
-    slopes = slopes.copy()
-    some = min(_SPACINGS, draws.size - 1)
-    for k, inner, sign in ((0, some, -1), (-1, -1 - some, 1)):
-        width, last = ends[k] - x[k], ordered[k]
-        if np.isfinite(width) and sign * (y[k] + slopes[k] * width - last) < 0:
-            slopes[k] = max(slopes[k], (2 * last - ordered[inner] - y[k]) / width)
-    return slopes
-
-
-def _resolved(knots: Knots, dtype: Any) -> Knots:
-    """Knots and values that a type tells apart; others move beyond the outermost ones.
-
-    There the map is a straight line, with or without them. To push them apart in place would move
-    an output that saturates far from zero by as many roundings as there are knots.
-    """
-    x, y, slopes = knots
-    eps = 2 * float(jnp.finfo(dtype).eps)
-    middle = x.size // 2
-    # At zero a type would tell apart what means nothing. Half of an output may be zero altogether.
-    # One that is constant is as narrow as its variance allows: a standard deviation is a sixth of
-    # the way from the middle to the outermost knot, or more, and half a gap is there.
-    nothing = 64 * float(jnp.finfo(dtype).tiny) ** 0.5
-    least_x, least_y = (eps * eps * float(np.abs(part).max()) for part in (x, y))
-    at_zero = least_x, nothing if y[0] == y[-1] else least_y
-    upper = _outward(x[middle:], y[middle:], slopes[middle:], eps, at_zero)
-    lower = _outward(-x[middle::-1], -y[middle::-1], slopes[middle::-1], eps, at_zero)
-    signs = (-1, -1, 1)
-    parts = zip(signs, lower, upper, strict=True)
-    x, y, slopes = (np.concatenate([sign * a[:0:-1], b]) for sign, a, b in parts)
-    return x, y, slopes
-
-
-def _outward(
-    x: FloatArray, y: FloatArray, slopes: FloatArray, eps: float, at_zero: tuple[float, float]
-) -> Knots:
-    """Knots from the middle to one end, those that are not apart beyond the last one."""
-    kept, y = [0], y.copy()
-    least_x, least_y = at_zero
-
-    def gap(values: FloatArray, least: float, k: int, last: int) -> float:
-        # A skewed output has values near its one end that the type tells apart much better than
-        # those at the other.
-        return max(eps * abs(float(values[k])), eps * abs(float(values[last])), least)
-
-    for k in range(1, x.size):
-        last = kept[-1]
-        if x[k] - x[last] <= gap(x, least_x, k, last):
-            continue
-        least = gap(y, least_y, k, last)
-        if y[k] - y[last] <= least and k + 1 < x.size and y[k + 1] - y[last] > 2 * least:
-            y[k] = y[last] + 1.5 * least  # the last knot of a plateau, which rises on its way
-        if y[k] - y[last] > least:
-            kept.append(k)
-    number = np.arange(1, x.size - len(kept) + 1)
-    last, values = kept[-1], y[kept]
-    width = max(x[-1] - x[last], gap(x, least_x, -1, last))
-    # Half a gap is a step of the type at least. A plateau ends where it did, so it begins below.
-    rise = max(y[-1] - y[last], gap(y, least_y, -1, last) / 2)
-    if number.size and last > 0:
-        values[-1] = y[-1] - rise
-    return (
-        np.append(x[kept], x[last] + width * number),
-        np.append(values, values[-1] + rise * number),
-        np.append(slopes[kept], rise / width + 0.0 * number),
-    )

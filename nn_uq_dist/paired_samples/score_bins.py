@@ -155,9 +155,9 @@ def differences(
 
     def of_some(one: FloatArray, other: FloatArray) -> tuple[FloatArray, ...]:
         pairs = zip(np.split(one, parts), np.split(other, parts), strict=True)
-        found = np.stack([sample_averages(a, bins) - sample_averages(b, bins) for a, b in pairs])
-        each = influence(one[:num_inside], bins) - influence(other[:num_inside], bins)
-        means = found.mean(axis=0), np.var(found, axis=0, ddof=1), np.mean(each**2, axis=1)
+        rises = np.stack([sample_averages(a, bins) - sample_averages(b, bins) for a, b in pairs])
+        psi = influence(one[:num_inside], bins) - influence(other[:num_inside], bins)
+        means = rises.mean(axis=0), np.var(rises, axis=0, ddof=1), np.mean(psi**2, axis=1)
         return tuple(mean.T for mean in means)
 
     mean, between, inside = by_outputs(of_some, bins, len(one[:num_inside]), one, other)
@@ -177,5 +177,5 @@ def by_outputs(
     """
     size = max(1, _MOST_NUMBERS // (bins.centers.size * num_draws))
     starts = range(0, arrays[0].shape[-1], size)
-    parts = [function(*(array[..., at : at + size] for array in arrays)) for at in starts]
+    parts = [function(*(array[..., k : k + size] for array in arrays)) for k in starts]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]

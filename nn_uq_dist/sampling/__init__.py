@@ -1,6 +1,7 @@
-"""The network itself at random inputs.
+"""The network itself, at random inputs.
 
-Read `_monte_carlo.py` first: plain draws, some at a time. `_paired_draws.py` sends the inputs
+`flat_network.py` makes any network one between vectors, and names its outputs. Read
+`_monte_carlo.py` first: plain draws, some at a time. `_paired_draws.py` sends the inputs
 through the linearization as well.
 Statistics are those of a weighted sample (`weighted_sample.py`), whose weights are equal for plain
 draws and calibrated to what is known of the linear outputs for pairs: moments there, and

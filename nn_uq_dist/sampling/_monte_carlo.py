@@ -14,8 +14,8 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.compiled_programs import compiled_once
 from nn_uq_dist.basics.concrete import known_arrays
 from nn_uq_dist.inputs import Input
-from nn_uq_dist.inputs.flat_network import checked_network
 from nn_uq_dist.inputs.from_numpyro import as_source
+from nn_uq_dist.sampling.flat_network import checked_network
 
 # Draws at a time: enough to keep a device busy, few enough for the processor's cache.
 _BATCH_SIZE = 4096

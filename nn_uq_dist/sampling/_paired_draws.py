@@ -15,8 +15,8 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.pytree import positions, register_frozen
 from nn_uq_dist.basics.quadrature_nodes import sobol_points
 from nn_uq_dist.basics.summary_line import summary_line
-from nn_uq_dist.inputs.flat_network import flat_network
 from nn_uq_dist.sampling._monte_carlo import as_counts, in_batches, threefry, warn_nonfinite
+from nn_uq_dist.sampling.flat_network import flat_network
 
 Points = Literal["random", "sobol"]
 # Sobol sequences: more of them tell errors better, fewer have smaller ones.

@@ -11,7 +11,7 @@ from nn_uq_dist.inference._failure_estimate import FinalSample, reach
 from nn_uq_dist.inference._limit_state import Limits
 from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, Wedge
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inputs.flat_network import flat_network
+from nn_uq_dist.sampling.flat_network import flat_network
 
 LIMITS = np.array([3.0, -2.0])
 MIXTURE = NormalMixture(

@@ -8,7 +8,7 @@ import nn_uq_dist as nuq
 from nn_uq_dist.inference._failure_search import FailureSearch
 from nn_uq_dist.inference._limit_state import Limits, climbed, design_points
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inputs.flat_network import flat_network
+from nn_uq_dist.sampling.flat_network import flat_network
 
 PLANE = nuq.Input.normal(jnp.zeros(2), 1.0)
 ROW, LOC, SCALE = np.array([1.0, -2.0, 0.5]), np.array([1.0, 0.0, 2.0]), np.array([0.5, 1.0, 2.0])

@@ -7,7 +7,7 @@ from scipy.special import ndtr
 
 import nn_uq_dist as nuq
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inputs.flat_network import flat_network
+from nn_uq_dist.sampling.flat_network import flat_network
 from tests.counting import CountedNetwork
 
 

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-import scipy.stats
 
 import nn_uq_dist as nuq
 from nn_uq_dist import Input
+from nn_uq_dist.distributions import LinearImage
 from nn_uq_dist.inputs import InputTerm, as_input
 from tests.array_sizes import largest_array
 
@@ -130,7 +130,7 @@ def test_very_many_inputs_take_vectors_and_the_factor_only():
     # A draw or a Jacobian has so many numbers for each column; a matrix would have 2e10.
     assert largest <= 2 * size * (rank + 3)
     f = as_input(dist.LowRankMultivariateNormal(loc, factor, scale))
-    variance = f.image(rows).variance[0]
+    variance = LinearImage(*f.columns(rows)).variance[0]
     assert variance == pytest.approx(rank * (size * 1e-3) ** 2 + size * 1e-6, rel=5e-3)
 
 
@@ -140,7 +140,7 @@ def test_units_from_the_smallest_to_the_largest(precision):
         f = Input.box(mean, unit) + Input.normal(0 * mean, factor=unit * np.ones((2, 1)))
         sd = np.full(2, unit * np.sqrt(4 / 3))
         np.testing.assert_allclose(f.standard_deviation, sd, rtol=1e-6)
-        image = f.image(np.array([[1.0, 1.0]]))
+        image = LinearImage(*f.columns(np.array([[1.0, 1.0]])))
         np.testing.assert_allclose(image.standard_deviation, unit * np.sqrt(14 / 3), rtol=1e-6)
         if precision == "float64":
             assert np.isfinite(f.variance).all()
@@ -199,15 +199,6 @@ def test_log_density_of_trapezia_up_to_the_edge(case):
         assert (distribution.log_prob(outside) == -np.inf).all()
 
 
-def test_draws_of_a_trapezium_have_the_distribution():
-    f = Input.trapezoidal(jnp.array([0.0]), 1.0, 4.0, 5.0)
-    draws = np.asarray(f.sample(KEY, (100_000,)))[:, 0]
-    known = scipy.stats.trapezoid(0.2, 0.8, 0, 5)
-    assert scipy.stats.kstest(draws, known.cdf).pvalue > 0.01
-    assert f.variance[0] == pytest.approx(known.var(), rel=1e-5)
-    assert f.half_width[0] == pytest.approx(2.5)
-
-
 def test_ends_of_triangles_broadcast_and_have_gradients():
     mode = jnp.array([0.5, 1.0, 1.5])
     f = Input.triangular(jnp.zeros((4, 1)), 2 * mode, mode=mode)
@@ -239,86 +230,45 @@ def test_bad_traced_values_give_nan():
 
 
 ZEROS, ONES = np.zeros((2, 3)), np.ones((2, 2))
-BOX = Input.box(ZEROS, 1.0)
+BOX, VECTOR = Input.box(ZEROS, 1.0), np.zeros(2)
 MAPPED = as_input({"a": Input.box([0.0], 1.0)})
-
-
-def term(factor):
-    return InputTerm(factor, is_uniform=True)
-
-
+COLUMN, WORD = (InputTerm(factor, is_uniform=True) for factor in (ONES[:, :1], "a"))
+BATCH = InputTerm(np.ones((3, 1, 1)), is_uniform=True)
 ERRORS = (
-    (
-        lambda: Input([1.0], [term(ONES[:, :1])]),
-        r"terms\[0\] .* 1 inputs, .* \(2, 1\) from input 0",
-    ),
-    (lambda: Input(np.ones((4, 1)), [term(np.ones((3, 1, 1)))]), r"terms\[0\] \(3,\), mean \(4,\)"),
-    (lambda: Input([0.0], ["a"]), r"terms\[0\] must be an InputTerm, got str; pass"),
-    (lambda: Input([0.0], [term("a")]), r"factor of terms\[0\] must be an array .*, got str"),
-    (lambda: Input.box(1.0, 1.0), r"\(\.\.\., N_x\).*got shape \(\)"),
+    (lambda: Input([1.0], [COLUMN]), r"terms\[0\] .* 1 inputs, .* \(2, 1\) from input 0"),
+    (lambda: Input(np.ones((4, 1)), [BATCH]), r"terms\[0\] \(3,\), mean \(4,\)"),
+    (lambda: Input([0.0], ["a"]), r"terms\[0\] must be an InputTerm, got str"),
+    (lambda: Input([0.0], [WORD]), r"factor of terms\[0\] must be an array .*, got str"),
+    (lambda: Input.box(1.0, 1.0), r"mean must have shape .*got shape \(\)"),
     (lambda: Input.box("abc", 1.0), "mean must be an array of real numbers"),
-    (
-        lambda: Input.box(ZEROS, np.ones(2)),
-        r"width must have last axis 3 .as mean. .* \(2,\); give",
-    ),
-    (
-        lambda: Input.box(ZEROS, np.ones((4, 3))),
-        r"half_width \(4,\), mean \(2,\); make the leading",
-    ),
+    (lambda: Input.box(ZEROS, np.ones(2)), r"half_width must have last axis 3 .* \(2,\)"),
+    (lambda: Input.box(ZEROS, np.ones((4, 3))), r"half_width \(4,\), mean \(2,\)"),
     (lambda: Input.known([np.nan]), "mean must be finite, got nan"),
-    (
-        lambda: Input.normal([1.0], scale=1.0, scale_tril=[[1.0]]),
-        "must have one of scale, .*got scale and scale_tril; pass scale for independent",
-    ),
-    (
-        lambda: Input.normal([0.0, 0.0], [1.0, -2.0]),
-        r"scale must not be negative, got -2.0 at index \(1,\); pass standard deviations",
-    ),
+    (lambda: Input.normal([1.0], 1.0, scale_tril=[[1.0]]), "got scale and scale_tril"),
+    (lambda: Input.normal(VECTOR, [1.0, -2.0]), r"scale must not be .*, got -2.0 at index \(1,\)"),
     (lambda: Input.normal([0.0], scale_tril=[[np.inf]]), "scale_tril must be finite"),
-    (
-        lambda: Input.normal(ZEROS[0], scale_tril=np.ones(3)),
-        r"scale_tril must have shape \(\.\.\., 3, 3\), got \(3,\); pass a row for each entry",
-    ),
-    (
-        lambda: Input.normal([0.0, 0.0], scale_tril=-np.eye(2)),
-        "diagonal of .* not be neg.* got -1.0",
-    ),
-    (
-        lambda: Input.normal(ZEROS, factor=np.ones((2, 1))),
-        r"factor must have .* N_x = 3 \(as mean\).* got shape \(2, 1\); pass a column per cause",
-    ),
+    (lambda: Input.normal(VECTOR, scale_tril=np.ones(2)), r"scale_tril must have shape .* \(2,\)"),
+    (lambda: Input.normal(VECTOR, scale_tril=-np.eye(2)), "diagonal of .* not be neg.* got -1.0"),
+    (lambda: Input.normal(ZEROS, factor=ONES), r"factor must have .* N_x = 3 .* shape \(2, 2\)"),
     (lambda: Input.normal(ZEROS, factor=np.ones((3, 0))), r"r >= 1, got shape \(3, 0"),
-    (
-        lambda: Input.normal([0.0, 0.0], covariance_matrix=np.triu(ONES)),
-        "symmetric, got a difference",
-    ),
-    (lambda: Input.normal([0.0, 0.0], precision_matrix=0 * ONES), "positive definite, got a sing"),
+    (lambda: Input.normal(VECTOR, covariance_matrix=np.triu(ONES)), "must be symmetric"),
+    (lambda: Input.normal(VECTOR, precision_matrix=0 * ONES), "positive definite, got a sing"),
     (lambda: BOX.expand((3,)), r"requested \(3,\), present \(2,\)"),
-    (lambda: BOX.expand(()), r"requested \(\), present \(2,\); pass a batch_shape that ends"),
-    (lambda: BOX.sample(0), r"key must be a JAX random key, got int 0; pass one key, such as jax"),
+    (lambda: BOX.expand(()), r"requested \(\), present \(2,\)"),
     (lambda: Input.from_samples([[0.0], [np.nan]]), r"draws must .*, got nan at index \(1, 0\)"),
-    (
-        lambda: Input.triangular(np.zeros(2), 1.0, mode=np.array([0.5, 1.4])),
-        r"must have low, mode, high that do not decrease, got \[0.0, 1.39.*\] at index \(1,\);",
-    ),
+    (lambda: Input.triangular(VECTOR, 1.0, [0.5, 1.4]), r"low, mode, high .* at index \(1,\)"),
     (lambda: Input.arcsine([1.0], 0.0), "arcsine inputs must have low, high that do not decrease"),
     (lambda: Input.student_t([1.0], -1.0, 5), "scale must not be negative"),
-    (lambda: Input.student_t([1.0], 1.0, 0), "df must be positive, got 0; pass the number of"),
-    (
-        lambda: nuq.linearize(lambda x: x, Input.student_t([1.0], 1.0, 2)),
-        r"f must have a finite variance to be linearized, got StudentT, .* monte_carlo",
-    ),
-    (
-        lambda: Input.curvilinear_trapezoidal([0.0], 1.0, 2.0),
-        "inexactness must not exceed half_width, got 2.0 and 1.0",
-    ),
+    (lambda: Input.student_t([1.0], 1.0, 0), "df must be positive, got 0"),
+    (lambda: Input.student_t([1.0], 1.0, 2).of_same_moments, "f must have a finite variance"),
+    (lambda: Input.curvilinear_trapezoidal([0.0], 1.0, 2.0), "inexactness must not exceed half_w"),
     (lambda: Input.trapezoidal([0.0], 3.0, 1.0, 4.0), "start, stop, high that do not decrease"),
-    (lambda: Input.triangular(0.0, 1.0), "got scalars; pass arrays"),
-    (lambda: Input.triangular(np.zeros(2), np.ones(3)), r"low \(2,\), high \(3,\)"),
+    (lambda: Input.triangular(0.0, 1.0), "got scalars"),
+    (lambda: Input.triangular(VECTOR, np.ones(3)), r"low \(2,\), high \(3,\)"),
     (Input.join, "Input.join must have parts, got none"),
-    (lambda: Input.join(BOX, ZEROS), "part 1 must be an nn_uq_dist.Input, got ndarray; pass nn"),
-    (lambda: Input.join(MAPPED), "part 0 must be a uniform or normal input, .* in a dict or list"),
-    (lambda: MAPPED.network_input(np.zeros(2)), r"x must have shape \(\.\.\., 1\), got shape"),
+    (lambda: Input.join(BOX, ZEROS), "part 1 must be an nn_uq_dist.Input, got ndarray"),
+    (lambda: Input.join(MAPPED), "part 0 must be a uniform or normal input"),
+    (lambda: MAPPED.network_input(VECTOR), r"x must have shape \(\.\.\., 1\), got shape"),
 )
 
 
@@ -367,9 +317,3 @@ def test_means_that_float32_rounds_are_named():
 def test_numbers_that_overflow_are_refused(make):
     with pytest.raises(ValueError, match=r"at most 3.4e\+38.*got 1e\+39.*jax_enable_x64"):
         make()
-
-
-def test_other_shapes_are_added_in_the_network():
-    other = nuq.Input.arcsine([0.0], 1.0)
-    with pytest.raises(TypeError, match=r"only these can be added or joined; pass all parts to"):
-        nuq.Input.box([0.0], 1.0) + other

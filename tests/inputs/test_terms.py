@@ -10,6 +10,7 @@ from scipy.linalg import block_diag
 import nn_uq_dist as nuq
 from nn_uq_dist import Input
 from nn_uq_dist.basics.concrete import in_float64
+from nn_uq_dist.distributions import LinearImage
 from nn_uq_dist.inputs import InputTerm, as_input
 
 # Three inputs that share a uniform error, and have a normal one each.
@@ -63,13 +64,14 @@ def test_moments_columns_and_draws_follow_from_the_terms(name):
     np.testing.assert_allclose(f.covariance, covariance, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(f.variance, variance, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(f.half_width, half_width, rtol=1e-6)
-    image = f.image(np.eye(f.num_inputs, dtype=np.float32))
+    image = LinearImage(*f.columns(np.eye(f.num_inputs, dtype=np.float32)))
     np.testing.assert_allclose(image.covariance, covariance, rtol=1e-5, atol=1e-7)
     num_uniform, num_normal = f.num_standard_variables
     assert num_uniform == image.uniform.shape[-1]
     assert not f.has_independent_entries
     exact = in_float64(f)
-    for found in (exact.covariance, exact.image(np.eye(f.num_inputs)).covariance):
+    of_exact = LinearImage(*exact.columns(np.eye(f.num_inputs)))
+    for found in (exact.covariance, of_exact.covariance):
         assert isinstance(found, np.ndarray)
         np.testing.assert_allclose(found, covariance, rtol=3e-7, atol=1e-12)
     # Inputs at values of the variables are what the columns make of them.
@@ -92,7 +94,7 @@ def test_moments_columns_and_draws_follow_from_the_terms(name):
 def test_known_inputs_have_no_columns():
     f = Input.join(BOX, KNOWN, NORMAL)
     jacobian = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
-    image = f.image(jacobian)
+    image = LinearImage(*f.columns(jacobian))
     np.testing.assert_allclose(image.uniform, jacobian[:, :3] * [1.0, 0.0, 2.0], rtol=1e-6)
     np.testing.assert_allclose(image.normal, jacobian[:, 4:] @ TRIL, rtol=1e-5)
     np.testing.assert_array_equal(f.mean, [0.0, 1.0, 2.0, 5.0, 2.0, 3.0])
@@ -107,7 +109,7 @@ def test_known_inputs_alone_are_constant():
         size = f.num_inputs
         draws = f.sample(jax.random.key(0), (3,))
         np.testing.assert_array_equal(draws, np.tile(f.mean, (3, 1)))
-        assert f.image(np.ones((2, size), np.float32)).is_constant.all()
+        assert LinearImage(*f.columns(np.ones((2, size), np.float32))).is_constant.all()
         assert f.num_standard_variables == (0, 0)
         found = f.deviation_at_points(jnp.full((4, 1), 0.3))
         np.testing.assert_array_equal(found, np.zeros((4, size)))

@@ -102,14 +102,6 @@ def test_outputs_that_saturate(count):
 
 
 @pytest.mark.slow
-def test_few_pairs_do_no_harm(references):
-    for number in range(5):
-        lin, pairs = pairs_of(kinked, BOX, 20, jax.random.key(number))
-        found = distance(lin.corrected(pairs).marginals(), references[kinked, "box"])
-        assert (found < 0.87 / np.sqrt(20)).all()
-
-
-@pytest.mark.slow
 def test_noise_is_that_of_the_outputs(references):
     lin, pairs = pairs_of(kinked, BOX, 1000)
     corrected = lin.corrected(pairs)
@@ -119,27 +111,6 @@ def test_noise_is_that_of_the_outputs(references):
     noisy = np.sort(clean + noise * rng.permuted(rng.normal(size=clean.shape), axis=0), axis=0)
     for distribution in (corrected.marginals(noise), corrected.gaussian_copula(noise).marginals):
         assert (distance(distribution, noisy) < 0.02).all()
-
-
-@pytest.mark.slow
-def test_joints_have_the_moments_of_the_network():
-    lin, pairs = pairs_of(smooth, BOX, 1000)
-    corrected = lin.corrected(pairs)
-    draws = draws_of(smooth, BOX, 200_000)
-    truth, correlation = np.cov(draws.T), np.corrcoef(draws.T)
-    errors = nuq.paired_statistics(pairs).correlation.standard_error
-    assert (np.abs(corrected.correlation - correlation) < 4 * errors + 0.01).all()
-    noise = np.array([0.5, 0.2, 0.1])
-    for model, of_noise, atol in (
-        (corrected, 0, 0.08),
-        (corrected.gaussian_copula(), 0, 0.08),
-        # Three standard errors of a variance of 1000 pairs.
-        (corrected.joint(0.0), 0, 0.18),
-        (corrected.joint(noise), np.diag(noise**2), 0.18),
-    ):
-        found = model.covariance if model is corrected else model.covariance_matrix
-        np.testing.assert_allclose(found, truth + of_noise, atol=atol)
-        np.testing.assert_allclose(model.mean, draws.mean(axis=0), atol=0.05)
 
 
 @pytest.mark.slow
@@ -227,11 +198,8 @@ def test_dead_and_saturated_outputs_are_named():
     assert np.isfinite(corrected.joint(0.1).log_prob(distribution.mean))
 
 
-@pytest.mark.parametrize(
-    ("offset", "center"),
-    [(0.0, 0.0), (5.0, 3e-6), (1e3, 1e-3), (1e3, 1e-6)],
-    ids=["zero", "three roundings", "ten roundings", "less than a rounding"],
-)
+# A sensitivity of zero, of three roundings, and of less than one.
+@pytest.mark.parametrize(("offset", "center"), [(0.0, 0.0), (5.0, 3e-6), (1e3, 1e-6)])
 def test_outputs_whose_sensitivity_is_zero_or_lost_in_rounding(offset, center):
     def net(x):
         return jnp.stack([offset + x[0] ** 2, x[0] + x[1]])
@@ -259,8 +227,7 @@ def test_correlation_of_few_pairs_is_the_plain_one():
     np.testing.assert_allclose(sd**2, corrected.variance, rtol=1e-5)
 
 
-@pytest.mark.parametrize("count", [1000, 3000])
-@pytest.mark.parametrize("slope", [1.0, 3.0])
+@pytest.mark.parametrize(("slope", "count"), [(1.0, 1000), (3.0, 3000)])
 def test_outputs_that_saturate_far_from_zero(slope, count):
     # The standard deviation is 50 and 70 roundings of the output; plateaus are one rounding.
     def net(x):
@@ -305,38 +272,6 @@ def test_outputs_with_nan_do_not_touch_the_others():
     np.testing.assert_allclose(found[:, 2], expected[:, 0], atol=2e-3)
 
 
-EXACT = {
-    "log-normal": (lambda s: jnp.exp(0.8 * s), scipy.stats.lognorm(0.8).logpdf, 1.0),
-    "sinh": (
-        lambda s: jnp.sinh(1.2 * s),
-        lambda y: scipy.stats.norm.logpdf(np.arcsinh(y) / 1.2) - np.log(1.2 * np.hypot(1, y)),
-        2.0,
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", EXACT)
-def test_densities_of_functions_of_one_direction(name):
-    """The mean log density is that of the exact distribution, also in the tails, and smooth."""
-    of_score, log_density, most = EXACT[name]
-    weights = np.linspace(1, 2, 5) / np.linalg.norm(np.linspace(1, 2, 5))
-
-    def net(x):
-        return of_score(x @ weights)[None]
-
-    lin, pairs = pairs_of(net, nuq.Input.normal(np.zeros(5), 1.0), 1000)
-    distribution = lin.corrected(pairs).marginals()
-    fresh = np.asarray(of_score(np.random.default_rng(0).normal(size=20_000)))
-    loss = log_density(fresh) - np.asarray(distribution.log_prob(fresh[:, None]))[:, 0]
-    assert 1000 * loss.mean() < most
-    assert loss.max() < 15
-    y = np.linspace(*np.quantile(fresh, [0.001, 0.999]), 2001)
-    rises = np.diff(np.asarray(distribution.log_prob(y[:, None]))[:, 0]) > 0
-    assert (np.diff(rises.astype(int)) == -1).sum() == 1
-
-
 INCREASING = {
     "tanh": lambda s: jnp.tanh(1.5 * s),
     "logistic": lambda s: jax.nn.sigmoid(2 * s + 1),
@@ -347,8 +282,9 @@ INCREASING = {
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("num_inputs", [6, 12])
-@pytest.mark.parametrize("name", INCREASING)
+@pytest.mark.parametrize(
+    ("name", "num_inputs"), [("tanh", 6), ("logistic", 12), ("sinh", 12), ("exp", 6)]
+)
 def test_increasing_functions_of_a_sum(name, num_inputs):
     """The mean log density at quantiles is that of the exact distribution to a thousandth."""
     weights = np.random.default_rng(num_inputs).normal(size=(1, num_inputs)) / num_inputs**0.5
@@ -398,18 +334,6 @@ def test_a_linear_network_keeps_its_support(offset, precision):
     for end in ("lower_bound", "upper_bound"):
         found = getattr(corrected.marginals().support, end)
         np.testing.assert_allclose(found, getattr(expected, end), atol=1e-5 + eps)
-
-
-def test_fresh_draws_lie_within_the_support():
-    """The steep end of a bounded output, beyond the largest draw."""
-
-    def net(x):
-        return jnp.stack([jnp.sinh(3 * x[0]) + x[1]])
-
-    lin, pairs = pairs_of(net, nuq.Input.box(np.zeros(2, np.float32), half_width=1.0), 1000)
-    distribution = lin.corrected(pairs).marginals()
-    assert np.isfinite(distribution.log_prob(pairs.network)).all()
-    assert np.isfinite(distribution.log_prob(draws_of(net, lin.input, 5000))).all()
 
 
 def test_errors():
@@ -533,19 +457,6 @@ def test_clipped_outputs_are_corrected(net, precision):
         lin, pairs = pairs_of(net, distribution, 1000, jax.random.key(number))
         high = lin.corrected(pairs).marginals().icdf(jnp.asarray(0.99, precision))
         assert abs(high[0] - net(jnp.array([0.98]))[0]) < 0.02
-
-
-def test_units_that_are_zero_for_most_inputs():
-    def network(x):
-        return jnp.stack([x[0], jax.nn.relu(x[1] - 1), -jax.nn.relu(x[1] - 0.5), 0 * x[0]])
-
-    lin, pairs = pairs_of(network, nuq.Input.normal(np.zeros(2, np.float32), 1.0), 1000)
-    corrected = lin.corrected(pairs)
-    places = np.array([1.0, 0.5, -0.5, 1e-6], np.float32)
-    p = scipy.stats.norm.cdf([1.0, 1.5, -1.0, np.inf])
-    np.testing.assert_allclose(corrected.marginals().cdf(places), p, atol=0.02)
-    assert all("point mass" in remark for remark in corrected.remarks[1:3])
-    assert "all draws are equal" in corrected.remarks[3]
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from nn_uq_dist import Input, Linearization, linearize
-from nn_uq_dist.inputs.flat_network import flat_network
 from nn_uq_dist.linearization import jacobians
-from nn_uq_dist.linearization.jacobians import value_and_jacobian, values_and_jacobians
+from nn_uq_dist.linearization.jacobians import values_and_jacobians
+from nn_uq_dist.sampling.flat_network import flat_network
 from tests.array_sizes import largest_array
 
 
@@ -39,20 +39,6 @@ def test_portions_are_the_jacobian(shape, batch):
         expected, slope = jax.vmap(expected), jax.vmap(slope)
     np.testing.assert_allclose(values, expected(points), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(jacobians, slope(points), rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.usefixtures("small_portions", "x64")
-@pytest.mark.parametrize("shape", [(7, 13), (13, 7)])
-def test_portions_have_derivatives(shape):
-    net = network(*shape)
-    point = jax.random.normal(jax.random.key(1), shape[:1])
-
-    def total(x):
-        return jnp.sum(jnp.sin(value_and_jacobian(net, x, shape[1])[1]))
-
-    found = jax.jit(jax.grad(total))(point)
-    expected = jax.grad(lambda x: jnp.sum(jnp.sin(jax.jacfwd(net)(x))))(point)
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 def test_batch_size_changes_nothing():

@@ -1,7 +1,6 @@
 """Linear outputs about their means: columns of independent random variables, and normal noise."""
 
 import dataclasses
-import math
 from typing import Any
 
 import jax
@@ -22,8 +21,7 @@ from nn_uq_dist.basics.row_algebra import (
     squares_in_units,
 )
 from nn_uq_dist.basics.summary_line import summary_line
-from nn_uq_dist.inputs import parameter_checks
-from nn_uq_dist.inputs.terms import UNIFORM_VARIANCE
+from nn_uq_dist.inputs import parameter_checks, terms
 
 
 @register_frozen
@@ -32,8 +30,8 @@ class LinearImage:
     r"""Distribution of outputs :math:`W U + B N + \sigma E` about their means.
 
     :math:`U` has independent entries, uniform on (-1, 1), and :math:`N` and :math:`E` independent
-    standard normal ones, of :math:`E` one for each output. `nn_uq_dist.Input.image` and
-    `Linearization.image` make it; moments, marginals, copulas, grids and figures take their columns
+    standard normal ones, of :math:`E` one for each output. `Linearization.image`
+    makes it; moments, marginals, copulas, grids and figures take their columns
     from it. The number of columns is that of the random variables that the input is made of, not
     ``N_x``, and of correlated noise.
 
@@ -52,8 +50,9 @@ class LinearImage:
 
     Examples
     --------
-    >>> from nn_uq_dist import Input
-    >>> image = Input.box([0.0, 0.0], half_width=3.0).image([[1.0, 2.0], [1.0, 0.0]])
+    >>> import nn_uq_dist as nuq
+    >>> f = nuq.Input.box([0.0, 0.0], half_width=3.0)
+    >>> image = nuq.Linearization([0.0, 0.0], [[1.0, 2.0], [1.0, 0.0]], f).image()
     >>> print(image.variance, image.with_noise(2.0).variance)
     [15.  3.] [19.  7.]
     """
@@ -97,10 +96,12 @@ class LinearImage:
     def plus(self, other: "LinearImage") -> "LinearImage":
         """Return the sum of two independent images of the same outputs."""
         scale, more = self.noise_scale, other.noise_scale
+        if scale is not None and more is not None:
+            more = one_program(norm)(joined([scale[..., None], more[..., None]]))
         return LinearImage(
             joined([self.uniform, other.uniform]),
             joined([self.normal, other.normal]),
-            more if scale is None else scale if more is None else _hypot(scale, more),
+            scale if more is None else more,
         )
 
     @one_program
@@ -116,14 +117,14 @@ class LinearImage:
             return self
         xp: Any = namespace(self.uniform, share)
         share = share[..., None, None]
-        moved = xp.sqrt(share * UNIFORM_VARIANCE) * self.uniform
+        moved = xp.sqrt(share * terms.UNIFORM_VARIANCE) * self.uniform
         uniform = xp.sqrt(1 - share) * self.uniform
         return LinearImage(uniform, joined([self.normal, moved]), self.noise_scale)
 
     def in_units(self, unit: Array) -> "LinearImage":
         """Return the image with each output divided by its unit, shape ``(..., N_y)``."""
-        parts = self.uniform, self.normal
-        uniform, normal = jax.tree.map(lambda part: part / unit[..., None], parts)
+        columns = self.uniform, self.normal
+        uniform, normal = jax.tree.map(lambda part: part / unit[..., None], columns)
         scale = None if self.noise_scale is None else self.noise_scale / unit
         return LinearImage(uniform, normal, scale)
 
@@ -149,14 +150,13 @@ class LinearImage:
     @one_program
     def root(self) -> Array:
         """A matrix ``A`` with covariance ``A A^T``, a column for each independent variable."""
-        return joined([self.columns, self._noise_columns])
+        return joined([terms.root(self.uniform, self.normal), self._noise_columns])
 
     @property
     @one_program
     def standard_deviation(self) -> Array:
         """Standard deviations, ``(..., N_y)``, also where a variance would underflow."""
-        scale = self.noise_scale
-        return norm(joined([self.columns, None if scale is None else scale[..., None]]))
+        return norm(joined([terms.root(self.uniform, self.normal), self._scale_column]))
 
     @property
     def variance(self) -> Array:
@@ -190,30 +190,26 @@ class LinearImage:
     def is_constant(self) -> Array:
         """Whether an output does not vary at all, shape ``(..., N_y)``: then it has no density."""
         # Each part by itself: products of the smallest numbers underflow.
-        found: Array = (joined(self._parts) == 0).all(axis=-1)
-        return found
+        is_zero: Array = joined(self._parts) == 0
+        return is_zero.all(axis=-1)
 
     @property
     def _parts(self) -> list[Array]:
         """What there is of columns, and scales of noise as one column."""
-        scale = self.noise_scale
-        parts = self.uniform, self.normal, None if scale is None else scale[..., None]
+        parts = self.uniform, self.normal, self._scale_column
         return [part for part in parts if part is not None]
 
     @property
-    def _noise_columns(self) -> Array | None:
+    def _scale_column(self) -> Any:
+        return None if self.noise_scale is None else self.noise_scale[..., None]
+
+    @property
+    def _noise_columns(self) -> Any:
         """A column of the independent noise of each output."""
         scale = self.noise_scale
         if scale is None:
             return None
-        columns: Array = scale[..., None] * namespace(scale).eye(scale.shape[-1], dtype=scale.dtype)
-        return columns
-
-    @property
-    def columns(self) -> Any:
-        """Columns of variables of variance one: the root of the covariance without noise."""
-        uniform = None if self.uniform is None else self.uniform * math.sqrt(UNIFORM_VARIANCE)
-        return joined([uniform, self.normal])
+        return scale[..., None] * namespace(scale).eye(scale.shape[-1], dtype=scale.dtype)
 
 
 def output_noise(
@@ -240,40 +236,35 @@ def output_noise(
     """
     scale = columns = None
     if noise_scale is not None:
-        given = checks.as_numeric("noise_scale", checks.in_type(noise_scale, like.dtype))
+        remedy = "pass a standard deviation"
+        typed = checks.in_type(noise_scale, like.dtype)
+        typed = parameter_checks.as_scales("noise_scale", typed, shape[-1], remedy, "the outputs")
         wide = checks.broadcast_shapes(
             "noise_scale must broadcast against the outputs (..., N_y)",
-            noise_scale=np.shape(given),
+            noise_scale=np.shape(typed),
             outputs=shape,
         )
-        remedy = "pass a standard deviation"
-        given = parameter_checks.as_scales("noise_scale", given, shape[-1], remedy, "the outputs")
-        scale = _placed(given, given, like, wide)
+        scale = _placed(typed, typed, like, wide)
     if noise_covariance is not None:
-        given = checks.in_type(noise_covariance, like.dtype)
-        given = checks.as_finite("noise_covariance", given)
+        typed = checks.in_type(noise_covariance, like.dtype)
+        typed = checks.as_finite("noise_covariance", typed)
         remedy = "for independent noise use noise_scale"
-        matrix = parameter_checks.as_covariance("noise_covariance", given, shape[-1], remedy)
+        matrix = parameter_checks.as_covariance("noise_covariance", typed, shape[-1], remedy)
         root = covariance_root(matrix)
         checks.broadcast_shapes(
             "the leading axes of noise_covariance must broadcast against the batch shape",
             noise_covariance=np.shape(root)[:-2],
             batch_shape=shape[:-1],
         )
-        columns = _placed(root, given, like, np.shape(root))
+        columns = _placed(root, typed, like, np.shape(root))
     return None if scale is None and columns is None else LinearImage(None, columns, scale)
 
 
-def _placed(value: ArrayLike, given: ArrayLike, like: Any, shape: tuple[int, ...]) -> Any:
+def _placed(value: ArrayLike, argument: ArrayLike, like: Any, shape: tuple[int, ...]) -> Any:
     """What is made of an argument, in the library of `like` and in the common type."""
     if namespace(like) is np:
         return np.broadcast_to(np.asarray(value, like.dtype), shape)
-    return broadcast(value, checks.float_dtype(given, like), shape)
-
-
-@one_program
-def _hypot(scale: Array, other: Array) -> Array:
-    return norm(joined([scale[..., None], other[..., None]]))
+    return broadcast(value, checks.float_dtype(argument, like), shape)
 
 
 @one_program
@@ -289,7 +280,7 @@ def _covariance(image: LinearImage) -> tuple[Array, Array]:
 
 def _total(image: LinearImage) -> Array:
     """The covariance, as far as it has numbers."""
-    columns = image.columns
+    columns = terms.root(image.uniform, image.normal)
     total: Any = 0 if columns is None else gram(columns)
     noise = image._noise_columns  # noqa: SLF001
     return total if noise is None else total + noise * noise

@@ -20,10 +20,9 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.row_algebra import joined, namespace
-from nn_uq_dist.inputs._input import Input
+from nn_uq_dist.inputs import Input
 from nn_uq_dist.inputs.input_map import cut, names_of_entries, names_of_leaves
 
-REMEDY_FOR_KEYS = "pass f as a dict, with an entry for each key that the network reads"
 REMEDY = (
     "pass a pure function in jax.numpy, of one input without a batch axis and of nothing else, in "
     "inference mode; the pages 'My network is refused' and 'Networks by framework' of the "
@@ -53,7 +52,7 @@ class OutputStructure:
     def of(cls, output: Any) -> Self:
         """Return the structure of an output, or of its shapes."""
         leaves, tree = jax.tree.flatten(output)
-        return cls(tree, tuple(leaf.shape for leaf in leaves))
+        return cls(tree, tuple([leaf.shape for leaf in leaves]))
 
     @classmethod
     def of_numbers(cls, names: Sequence[str]) -> Self:
@@ -113,44 +112,35 @@ def by_names(
         if structure is not None:
             checks.require_order(name, value, structure.names)
         return value
-    if structure is None:
-        raise TypeError(
-            f"{name} must be an array, as the network returns one vector, got a dict; pass its "
-            f"numbers in the order of the outputs"
-        )
     leaves, tree = jax.tree.flatten(value)
-    keys = names_of_leaves(structure.tree, "y")
-    if tree != structure.tree:
-        got = names_of_leaves(tree, "y")
-        if got == keys:
-            raise TypeError(
-                f"{name} must have lists and tuples where the network returns them, got "
-                f"{tree}; pass {structure.tree}"
-            )
+    if structure is None or tree != structure.tree:
+        keys = ["one vector"] if structure is None else names_of_leaves(structure.tree, "y")
         raise TypeError(
             f"{name} must have the structure of the outputs, {', '.join(keys)}, got "
-            f"{', '.join(got) or 'nothing'}; pass a number for each output, and leave outputs "
-            f"that have none out of the network"
+            f"{', '.join(names_of_leaves(tree, 'y')) or 'nothing'}; pass a number for each output, "
+            f"in dicts, lists and tuples as the network returns them, and leave outputs that have "
+            f"none out of the network"
         )
-    parts = []
+    vectors = {}
+    keys = names_of_leaves(structure.tree, "y")
     for key, leaf, shape in zip(keys, leaves, structure.shapes, strict=True):
-        given = checks.as_numeric(f"{name}[{key!r}]", leaf)
+        numbers: Any = checks.as_numeric(f"{name}[{key!r}]", leaf)
         # NumPy's numbers keep their digits; the type is chosen where they are used.
-        part: Any = given if isinstance(given, Array) else np.asarray(given)
-        lead = part.shape[: part.ndim - len(shape)]
-        if (part.ndim or each) and part.shape != (*lead, *shape):
+        numbers = numbers if isinstance(numbers, Array) else np.asarray(numbers)
+        lead = numbers.shape[: numbers.ndim - len(shape)]
+        if (numbers.ndim or each) and numbers.shape != (*lead, *shape):
             raise ValueError(
                 f"{name}[{key!r}] must have shape {('...', *shape)}, as the output, got shape "
-                f"{part.shape}; pass a number for each entry"
+                f"{numbers.shape}; pass a number for each entry"
             )
-        xp = namespace(part)
-        parts.append(xp.broadcast_to(part, (*lead, *shape)).reshape(*lead, -1))
+        wide = namespace(numbers).broadcast_to(numbers, (*lead, *shape))
+        vectors[key] = wide.reshape(*lead, -1)
     checks.broadcast_shapes(
         f"the leading axes of {name} must fit each other",
-        **{key: part.shape[:-1] for key, part in zip(keys, parts, strict=True)},
+        **{key: vector.shape[:-1] for key, vector in vectors.items()},
     )
-    vectors: ArrayLike = joined(parts)
-    return vectors
+    whole: ArrayLike = joined(vectors.values())
+    return whole
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -219,30 +209,30 @@ def checked_network(network: Any, taken: Any) -> tuple[Any, OutputStructure, jnp
         raise TypeError(f"network must be a JAX function of one input, got {name}; {REMEDY}")
     network, output = _accepting(network, taken)
     is_tuple = type(output) is tuple
-    for part in output if is_tuple else (output,):
-        # Their arrays would be taken for outputs.
-        is_state = is_tuple and not isinstance(part, _ARRAYS)
-        if is_state or isinstance(part, dist.Distribution):
+
+    def is_object(node: Any) -> bool:
+        # The arrays in a state, or in a distribution, would be taken for outputs.
+        is_state = is_tuple and not isinstance(node, _ARRAYS)
+        return is_state or isinstance(node, dist.Distribution)
+
+    for path, leaf in jax.tree.leaves_with_path(output, is_leaf=is_object):
+        if is_object(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating):
+            name = type(leaf).__name__
+            kind = f"an object {name}" if is_object(leaf) else f"dtype {leaf.dtype}"
+            place = f" at output{jax.tree_util.keystr(path)}" if path else ""
             raise TypeError(
-                f"network must return arrays, got an object {type(part).__name__}; return the "
-                f"first of (output, state), or the mean of a distribution"
+                f"network must return real floats, got {kind}{place}; return the continuous "
+                f"output, such as logits instead of labels, a margin, whose limit is 0, instead of "
+                f"True and False, real and imaginary parts, the mean of a distribution, the first "
+                f"of (output, state), or, for draws alone, output.astype(float)"
             )
     structure = OutputStructure.of(output)
-    if not structure.shapes or structure.num_outputs == 0:
+    if not structure.num_outputs:
         raise ValueError(
             f"network must return at least one number, got output of {_words(output)}; return what "
             f"is to have a distribution"
         )
-    for path, leaf in jax.tree.leaves_with_path(output):
-        if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            at = f" at output{jax.tree_util.keystr(path)}" if path else ""
-            raise TypeError(
-                f"network must return real floats, got dtype {leaf.dtype}{at}; return the "
-                f"continuous output, such as logits instead of labels, a margin, whose limit is 0, "
-                f"instead of True and False, real and imaginary parts, the first of (output, "
-                f"state), or, for draws alone, output.astype(float)"
-            )
-    dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(output)))
+    dtype = jnp.result_type(*[leaf.dtype for leaf in jax.tree.leaves(output)])
     return network, structure, dtype
 
 
@@ -250,70 +240,33 @@ def _accepting(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Any]:
     """The network, or that of the vector of a list of numbers, with shapes of its outputs."""
 
     def of_vector(x: Any) -> Any:
-        return network(jnp.hstack(jax.tree.leaves(x)))
+        return network(jnp.hstack(x))
 
     paths, leaves = zip(*jax.tree.leaves_with_path(taken), strict=True)
-    keys = [key for path in paths for key in path]
-    is_list = bool(keys) and all(isinstance(key, jax.tree_util.SequenceKey) for key in keys)
-    are_numbers = is_list and not any(leaf.ndim for leaf in leaves)
-    if are_numbers and len(keys) == len(leaves):
-        # Not first as a plain list: of that, `2 * x` and `x + x` repeat the entries.
-        output, error = _traced(of_vector, taken)
-        if error is None:
-            return of_vector, output
-    output, cause = _traced(network, taken)
-    if cause is None:
-        return network, output
-    got = _first_line(cause)
-    remedy = REMEDY_FOR_KEYS if "string indexing" in got else REMEDY
-    if keys and all(leaf.ndim < 2 for leaf in leaves):
-        vector = f"the vector of these {sum(math.prod(leaf.shape) for leaf in leaves)} numbers"
-        # Entries of a list of arrays differ from those of the vector: an error there may be another
-        # one. Those of a dict have no order.
-        output, error = _traced(of_vector, taken)
-        if error is not None and isinstance(cause, KeyError):
-            remedy = f"give f that entry, or read one that f has: {', '.join(map(str, keys))}"
-        elif error is not None:
-            # One that takes entries by name takes no vector.
-            is_by_name = "string indexing" in str(error)
-            got += "" if is_by_name else f", and of {vector} {_first_line(error)}"
-        elif are_numbers:
-            return of_vector, output
-        else:
-            got, remedy = _takes_vector(network, vector, paths, is_list)
-    if "trace level" in got:
-        remedy += "; for transforms inside of an NNX module pass lambda x: nnx.clone(module)(x)"
+    is_structure = any(paths)
+    is_list = type(taken) in {list, tuple} and is_structure
+    remedy = REMEDY
+    if is_structure:
+        entries = ", ".join(f"x{jax.tree_util.keystr(path)}" for path in paths)
+        remedy = (
+            f"for a network of one vector pass lambda x: network(jnp.hstack([{entries}])), with "
+            f"the entries in its order; else {REMEDY}"
+        )
+    # Not first as a plain list: of that, `2 * x` and `x + x` repeat the entries.
+    is_vector = is_list and all(len(path) == 1 for path in paths)
+    candidates = [of_vector] if is_vector and not any(leaf.ndim for leaf in leaves) else []
+    for candidate in (*candidates, network):
+        try:
+            # JAX needs a hashable function, which a module may not be, and would remember the shape
+            # after the weights of a module were replaced. A new partial object is neither.
+            return candidate, jax.eval_shape(functools.partial(candidate), taken)
+        except Exception as error:  # noqa: BLE001
+            cause = error
+    first_line = (str(cause).strip().splitlines() or ["no message"])[0]
     raise ValueError(
-        f"network must be a JAX function of one input of {_words(taken)}, got {got}; {remedy}"
+        f"network must be a JAX function of one input of {_words(taken)}, got "
+        f"{type(cause).__name__} from it: {first_line}; {remedy}"
     ) from cause
-
-
-def _takes_vector(network: Any, vector: str, paths: Any, is_list: bool) -> tuple[str, str]:
-    """What was got and what to do, of a network that takes the vector of these entries."""
-    if isinstance(getattr(network, "input", None), Input):
-        # Of a transformed input it takes the numbers before the transform: that would be a trap.
-        return f"a {type(network).__name__}", "pass the network that was linearized"
-    entries = ", ".join(f"x{jax.tree_util.keystr(path)}" for path in paths)
-    order = "" if is_list else ", which are sorted by key here,"
-    return f"one of {vector}", (
-        f"pass lambda x: network(jnp.hstack([{entries}])), with the entries{order} in the order of "
-        f"the network's vector"
-    )
-
-
-def _traced(network: Callable[[Any], Any], taken: Any) -> tuple[Any, Exception | None]:
-    """Shapes and types of the outputs, or the error of the network."""
-    try:
-        # JAX needs a hashable function, which a module may not be, and would remember the shape
-        # after the weights of a module were replaced. A new partial object is neither.
-        return jax.eval_shape(functools.partial(network), taken), None
-    except Exception as error:  # noqa: BLE001
-        return None, error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or ["no message"]
-    return f"{type(error).__name__} from it: {lines[0]}"
 
 
 def _words(value: Any) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from nn_uq_dist.distributions import MonotoneSpline
-from nn_uq_dist.paired_samples.corrected_map import _resolved, held
+from nn_uq_dist.paired_samples.settled_knots import _resolved, held
 
 SCORES = np.linspace(-3.5, 3.5, 29)
 
