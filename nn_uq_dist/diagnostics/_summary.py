@@ -1,8 +1,7 @@
 """The table that compares the distribution of every output with Monte Carlo draws.
 
-Statistics of draws and of pairs are those of `nn_uq_dist.sampling`: draws are a weighted sample
-with equal weights. Their standard errors assume independent draws of one distribution and nothing
-else about it.
+Statistics of draws and of pairs are those of `nn_uq_dist.sampling`. Their standard errors assume
+independent draws of one distribution and nothing else about it.
 """
 
 import textwrap
@@ -11,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from nn_uq_dist.basics import checks
@@ -20,8 +20,6 @@ from nn_uq_dist.diagnostics._joint_summary import WIDTH, JointSummary
 from nn_uq_dist.diagnostics.arguments import MINIMUM_DRAWS
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails
 from nn_uq_dist.sampling import PairedDraws, PairedStatistics, paired_statistics
-from nn_uq_dist.sampling import distribution_functions as of_draws
-from nn_uq_dist.sampling.weighted_sample import MOMENTS, WeightedSample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 # Columns by statistic and value.
 type Table = dict[tuple[str, str], Any]
 
+MOMENTS = ("mean", "sd", "skewness", "excess_kurtosis")
 # Values of a statistic.
 VALUES = ("analytic", "monte_carlo", "error", "standard_error")
 COMPARISONS = (
@@ -181,17 +180,19 @@ def summary(
         _check_joint(joint, arguments.flat_names(batch_shape, names))
     observations = checks.positive_int("observations", observations)
 
-    columns = arguments.finite_draws(values, arguments.flat_names(batch_shape, names))
+    arguments.warn_of_left_out(values, arguments.flat_names(batch_shape, names))
     functions = OutputFunctions(distribution)
     positions = Tails(functions, values, progress=progress)
-    paired = paired_statistics(draws) if isinstance(draws, PairedDraws) else None
+    is_paired = isinstance(draws, PairedDraws)
+    sampled = paired_statistics(draws) if is_paired else PairedStatistics(values.astype(float))
     levels, tail_levels = np.union1d(asked, JUDGED), np.union1d(asked_tails, JUDGED_TAILS)
-    found = statistics(functions, columns, levels, tail_levels, paired)
-    compared = comparisons(columns, positions, paired)
+    is_enough = positions.is_finite.sum(axis=0) >= MINIMUM_DRAWS
+    columns = statistics(functions, sampled, levels, tail_levels, is_enough)
+    compared = comparisons(positions, sampled)
     eps = float(np.finfo(distribution.mean.dtype).eps)
     verdicts = []
-    for j in range(len(columns)):
-        row = {name: column[j] for name, column in (found | compared).items()}
+    for j in range(functions.num_outputs):
+        row = {name: column[j] for name, column in (columns | compared).items()}
         verdicts.append(_verdict.marginal_verdict(row, eps, observations))
         if joint is not None and verdicts[j].dominates == "noise":
             verdicts[j] = _verdict.dependence_verdict(joint.calibration["dominates"].iloc[j])
@@ -201,9 +202,9 @@ def summary(
     shown: Table = {("verdict", part): [getattr(verdict, part) for verdict in verdicts]
                     for part in ("words", "dominates")}  # fmt: skip
     for name in (*_verdict.MOMENTS_IN_WORDS, *(f"q{level:g}" for level in asked)):
-        shown |= {(name, value): found[name, value] for value in VALUES}
+        shown |= {(name, value): columns[name, value] for value in VALUES}
     for name in (f"{side}_tail_{level:g}" for level in asked_tails for side in ("lower", "upper")):
-        shown |= {(name, value): found[name, value] for value in VALUES[1::2]}
+        shown |= {(name, value): columns[name, value] for value in VALUES[1::2]}
     index = arguments.row_index(batch_shape, names)
     table: pd.DataFrame = _table_class()(shown | compared, index=index)
     table.columns = table.columns.set_names(["statistic", "value"])
@@ -272,68 +273,51 @@ def _printed(table: Any) -> str:
 
 def statistics(
     functions: OutputFunctions,
-    columns: Sequence[FloatArray],
+    sampled: PairedStatistics,
     levels: FloatArray,
     tails: FloatArray,
-    paired: PairedStatistics | None,
+    is_enough: NDArray[np.bool_],
 ) -> Table:
-    """Columns of moments, quantiles and tails, NaN if fewer than 100 draws are finite."""
+    """Columns of moments, quantiles and tails, NaN where draws are too few."""
     points = functions.values(np.concatenate([ndtri(levels), ndtri(tails), -ndtri(tails)]))
-    at = points[levels.size :]
+    quantiles, ends = np.split(points, [levels.size])
     # The masses are those beyond the rounded points, not the requested ones.
-    ends = functions.scores(at)
-    ends[tails.size :] *= -1
+    scores = functions.scores(ends)
+    scores[tails.size :] *= -1
     of = functions.distribution
-    moments = functions.each(of.mean, of.standard_deviation, of.skewness, of.excess_kurtosis)
-    analytic = np.vstack([moments, points[: levels.size], ndtr(ends)])
+    exact = functions.each(of.mean, of.standard_deviation, of.skewness, of.excess_kurtosis)
+    analytic = np.vstack([exact, quantiles, ndtr(scores)])
     names = [
         *MOMENTS,
         *(f"q{level:g}" for level in levels),
         *(f"{side}_tail_{level:g}" for side in ("lower", "upper") for level in tails),
     ]
-    found = np.full((2, len(names), len(columns)), np.nan)
-    estimates: list[Any]
-    if paired is not None:
-        of_pairs = at.reshape(-1, *paired.batch_shape, paired.num_outputs)
-        estimates = [getattr(paired, name) for name in MOMENTS]
-        estimates += [paired.quantile(levels), paired.exceedance(of_pairs)]
-        parts = [np.reshape(part[:2], (2, -1, len(columns))) for part in estimates]
-        found = np.concatenate(parts, axis=1)
-    for j, y in enumerate(columns):
-        if y.size < MINIMUM_DRAWS:
-            found[..., j] = np.nan
-        elif paired is None:
-            sample = WeightedSample.equal(y.size)
-            estimates = [statistic(sample, y) for statistic in MOMENTS.values()]
-            ends_beyond = of_draws.exceedances(sample, y, at[:, j])
-            estimates += [of_draws.quantiles(sample, y, levels), ends_beyond]
-            found[..., j] = np.hstack([np.reshape(part[:2], (2, -1)) for part in estimates])
+    shape = *sampled.batch_shape, sampled.num_outputs
+    estimates = [getattr(sampled, name) for name in MOMENTS]
+    estimates += [sampled.quantile(levels), sampled.exceedance(ends.reshape(-1, *shape))]
+    rows = [np.reshape(estimate[:2], (2, -1, functions.num_outputs)) for estimate in estimates]
+    draws, errors = np.where(is_enough, np.concatenate(rows, axis=1), np.nan)
     lower = slice(len(names) - 2 * tails.size, len(names) - tails.size)
-    found[0, lower] = 1 - found[0, lower]
-    values = dict(zip(VALUES, (analytic, found[0], analytic - found[0], found[1]), strict=True))
-    return {(name, kind): rows[i] for i, name in enumerate(names) for kind, rows in values.items()}
+    draws[lower] = 1 - draws[lower]
+    tables = zip(VALUES, (analytic, draws, analytic - draws, errors), strict=True)
+    return {(name, value): row for value, table in tables
+            for name, row in zip(names, table, strict=True)}  # fmt: skip
 
 
-def comparisons(
-    columns: Sequence[FloatArray], positions: Tails, paired: PairedStatistics | None
-) -> Table:
+def comparisons(positions: Tails, sampled: PairedStatistics) -> Table:
     """Columns of distances and of the PIT, NaN if they are not known, and counts of draws."""
-    found = np.full((len(columns), len(COMPARISONS)), np.nan)
-    transforms = positions.probabilities()
-    for j, column in enumerate(columns):
-        in_order = transforms[positions.is_finite[:, j], j]
-        # Too few draws, or a distribution with an invalid parameter.
-        if column.size < MINIMUM_DRAWS or np.isnan(in_order).any():
-            continue
-        distance = of_draws.kolmogorov_smirnov(in_order)
-        if paired is not None:
-            distance = paired.kolmogorov_smirnov(j, transforms[:, j])
-        found[j] = [*distance, uniformity_p_value(in_order)]
-    total, counts = len(transforms), positions.is_finite.sum(axis=0)
+    transforms, is_finite = positions.probabilities(), positions.is_finite
+    total, counts = len(transforms), is_finite.sum(axis=0)
+    compared = np.full((len(COMPARISONS), counts.size), np.nan)
+    for j in np.flatnonzero(counts >= MINIMUM_DRAWS).tolist():
+        uniform = transforms[is_finite[:, j], j]
+        if not np.isnan(uniform).any():  # of a distribution with an invalid parameter
+            distance = sampled.kolmogorov_smirnov(j, transforms[:, j])
+            compared[:, j] = *distance, uniformity_p_value(uniform)
     # NaN if there are none.
     outside = positions.is_outside.sum(axis=0) / np.where(counts > 0, counts, np.nan)
-    return dict(zip(COMPARISONS, found.T, strict=True)) | {
-        ("draws", "total"): np.full(len(columns), total),
+    return dict(zip(COMPARISONS, compared, strict=True)) | {
+        ("draws", "total"): np.full(counts.size, total),
         ("draws", "non_finite"): total - counts,
         ("draws", "outside_support"): outside,
     }

@@ -110,7 +110,7 @@ def plot_joint(
     """
     distribution: Any = model
     if not isinstance(model, JointDistribution):
-        own = arguments.as_model(model, arguments.ONE_POINT)
+        own = arguments.as_model(model)
         output_names = arguments.names_of_outputs(own, output_names, own.num_outputs)
         distribution = _joint_of(model)
     shown = _shared.prepare(distribution, draws, outputs, output_names, units=units)

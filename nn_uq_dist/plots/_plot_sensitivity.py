@@ -73,7 +73,7 @@ def plot_sensitivity(
         columns = as_names("input", input_names, len(model.input_names), model.input_names)
         values, is_additive, kind = np.maximum(model.first_order, 0.0), False, "network"
     else:
-        point = as_model(model, "take one point: linearization[i]")
+        point = as_model(model)
         found = sensitivity(point, input_names=input_names, output_names=output_names)
         names, columns = (found[axis].values.tolist() for axis in found.dims)
         values, is_additive = found.values, bool(found.attrs["additive"])

@@ -205,7 +205,10 @@ def prepare(
             distributions.batch_entries(distribution, np.array(places))
         )
     values = None if draws is None else arguments.as_draws(model, draws, shape)[:, places]
-    finite = [] if values is None else arguments.finite_draws(values, names)
+    finite = []
+    if values is not None:
+        arguments.warn_of_left_out(values, names)
+        finite = [np.sort(y[np.isfinite(y)]).astype(np.float64) for y in values.T]
     functions = OutputFunctions(distribution)
     return Shown(functions, places, names, labels, own_limits, output, values, finite)
 

@@ -18,6 +18,10 @@ LEVELS = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
 NORM = scipy.stats.norm
 
 
+def plain(count):
+    return WeightedSample.equal(np.full(count, True))
+
+
 def sample(distribution, shape):
     return distribution.rvs(size=shape, random_state=np.random.default_rng(0))
 
@@ -59,7 +63,7 @@ def test_columns_of_a_point_have_mean_zero_however_bad_the_line_is():
 def test_quantiles_agree_with_numpy_and_their_errors_with_the_density():
     distribution = NORM(3, 0.5)
     x = distribution.rvs(200_000, random_state=np.random.default_rng(0))
-    value, error, _ = quantiles(WeightedSample.equal(x.size), x, LEVELS)
+    value, error, _ = quantiles(plain(x.size), x, LEVELS)
     np.testing.assert_allclose(value, np.quantile(x, LEVELS, method="hazen"), rtol=1e-9)
     textbook = np.sqrt(LEVELS * (1 - LEVELS) / x.size) / distribution.pdf(distribution.ppf(LEVELS))
     # Scatter 0.5 (n p (1 - p))^-0.25: at most 8% here.
@@ -68,7 +72,7 @@ def test_quantiles_agree_with_numpy_and_their_errors_with_the_density():
 
 def test_quantile_error_is_unknown_where_the_sample_is_too_small():
     levels = np.array([0.001, 0.5, 0.999])
-    found = quantiles(WeightedSample.equal(100), np.arange(100.0), levels)
+    found = quantiles(plain(100), np.arange(100.0), levels)
     assert np.isnan(found.standard_error).tolist() == [True, False, True]
 
 
@@ -76,14 +80,15 @@ def test_weighted_quantiles_are_those_of_repeated_draws():
     # Weights 1, 2 and 3: each draw as often, but for where a step is crossed.
     generator = np.random.default_rng(0)
     x, times = generator.normal(size=2_000), generator.integers(1, 4, 2_000)
-    weighted = WeightedSample(times / times.sum(), np.empty((0, x.size)), np.full(x.size, True))
+    weights, basis = times / times.sum(), np.full((1, x.size), x.size**-0.5)
+    weighted = WeightedSample(weights, basis, np.full(x.size, True))
     found = quantiles(weighted, x, LEVELS).value
     np.testing.assert_allclose(found, np.quantile(np.repeat(x, times), LEVELS), atol=0.01)
 
 
 def test_probabilities_are_counted_and_never_certain():
     x = np.arange(100.0)
-    found = exceedances(WeightedSample.equal(100), x, np.array([-1.0, 10.0, 99.0]))
+    found = exceedances(plain(100), x, np.array([-1.0, 10.0, 99.0]))
     np.testing.assert_allclose(found.value, [1, 0.89, 0])
     # Agresti and Coull add two draws of either kind.
     expected = [np.sqrt((k + 2) * (102 - k)) / 104 / 10 for k in (100, 89, 0)]
