@@ -241,9 +241,7 @@ def kolmogorov_smirnov(probabilities: FloatArray) -> Distance:
     if np.isnan(gaps[widest]):
         return Distance(np.nan, np.nan, np.nan)
     level = ranks[widest + int(ranks[widest + 1] - distribution[widest] == gaps[widest])]
-    error = proportion_error(
-        WeightedSample.equal(np.full(count, True)), level * (1 - level) / count
-    )
+    error = proportion_error(level * (1 - level) / count, count)
     return Distance(float(gaps[widest]), float(error), kolmogorov_noise_floor(count))
 
 

@@ -5,7 +5,6 @@ import pytest
 import scipy.stats
 
 from nn_uq_dist.sampling.distribution_functions import (
-    below,
     conditional_columns,
     exceedances,
     kolmogorov_smirnov,
@@ -29,25 +28,6 @@ def sample(distribution, shape):
 def calibrated(scores):
     columns = np.vstack([scores, scores**2 - 1])
     return WeightedSample.calibrated(columns, np.full(scores.size, True), 0)
-
-
-def bent_pairs(count, eps):
-    """Scores and outputs that follow them, ten of them NaN, with their columns."""
-    generator = np.random.default_rng(0)
-    scores = generator.normal(size=count)
-    y = (scores + eps * generator.normal(size=count)).round(1)  # ties
-    y[:10] = np.nan
-    columns = np.vstack([scores, scores**2 - 1])
-    sample = WeightedSample.calibrated(columns, np.isfinite(y), 0)
-    return sample, y, conditional_columns(scores, y, sample.used)
-
-
-def test_columns_have_their_known_means_under_the_weights():
-    scores = np.random.default_rng(0).normal(size=500)
-    weights = calibrated(scores).weights
-    assert weights.sum() == pytest.approx(1)
-    assert weights @ scores == pytest.approx(0, abs=1e-12)
-    assert weights @ scores**2 == pytest.approx(1)
 
 
 def test_columns_of_a_point_have_mean_zero_however_bad_the_line_is():
@@ -95,19 +75,6 @@ def test_probabilities_are_counted_and_never_certain():
     np.testing.assert_allclose(found.standard_error, expected, rtol=0.1)
 
 
-@pytest.mark.parametrize("has_scores", [True, False])
-def test_probabilities_at_many_points_are_those_of_exceedances(has_scores):
-    sample, y, columns = bent_pairs(400, 0.3)
-    columns = columns if has_scores else None
-    points = np.linspace(-3, 3, 200)  # more than at a time
-    parts = list(below(sample, y, points, columns))
-    share, left = (np.concatenate(part) for part in zip(*parts, strict=True))
-    expected = exceedances(sample, y, points, columns)
-    assert len(parts) > 1
-    np.testing.assert_allclose(share, 1 - expected.value, atol=1e-12)
-    np.testing.assert_allclose(left @ np.vstack([np.ones(400), sample.basis]).T, 0, atol=1e-9)
-
-
 def test_distance_agrees_with_scipy():
     for distribution in (NORM(3, 0.5), scipy.stats.uniform(-1, 2), scipy.stats.beta(2, 6)):
         for scale, shift in [(1, 0), (1.05, 0.02), (3, -1)]:
@@ -124,20 +91,6 @@ def test_distance_agrees_with_scipy():
             floor = scipy.stats.kstwobign.mean() / np.sqrt(2_000)
             assert found.noise_floor == pytest.approx(floor, rel=1e-6)
     assert np.isnan(kolmogorov_smirnov(np.full(200, np.nan))).all()
-
-
-def test_the_distance_of_pairs_is_that_of_the_probabilities():
-    sample, y, columns = bent_pairs(120, 0.4)
-    distribution = NORM(0.2, 1.1)
-    found = paired_kolmogorov_smirnov(sample, y, distribution.cdf(y), columns)
-    points = np.sort(y[10:])
-    at, before = (
-        1 - exceedances(sample, y, points + side, columns).value for side in (1e-9, -1e-9)
-    )
-    assert found.value == pytest.approx(
-        np.abs((at + before) / 2 - distribution.cdf(points)).max(), abs=3e-3
-    )
-    assert 0 < found.standard_error < 0.06
 
 
 @pytest.mark.parametrize("eps", [0.05, 2.0])
