@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtr, chdtrc, gammainc, ndtr
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.chunks import in_padded_chunks
@@ -315,7 +316,6 @@ def from_uniform(white: FloatArray) -> tuple[FloatArray, FloatArray]:
     a mean of 0, a variance of 1. For the radius the second is that of a mean of `N_y`, and there is
     no third.
     """
-    from scipy.special import chdtr, chdtrc, gammainc, ndtr
     from scipy.stats import kstwo
 
     count, size = white.shape

@@ -40,8 +40,6 @@ UNIFORMITY_DRAWS = 10_000
 # 120,000 samples of 100 to 10,000 draws; samples of different sizes agree within 0.005.
 _NOMINAL = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.49, 0.5)
 _ACTUAL = (0.0, 0.0059, 0.0122, 0.0247, 0.0651, 0.1363, 0.2116, 0.292, 0.482, 0.744, 0.9967, 1.0)
-# Levels of the quantiles and tails that the verdict looks at, whatever the table shows.
-JUDGED, JUDGED_TAILS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99), (0.001, 0.01)
 MOST_ROWS = 20
 LONGEST_NAME = 30  # that verdicts are indented for
 # Columns of the main numbers, by what they are called in print.
@@ -185,7 +183,8 @@ def summary(
     positions = Tails(functions, values, progress=progress)
     is_paired = isinstance(draws, PairedDraws)
     sampled = paired_statistics(draws) if is_paired else PairedStatistics(values.astype(float))
-    levels, tail_levels = np.union1d(asked, JUDGED), np.union1d(asked_tails, JUDGED_TAILS)
+    levels = np.union1d(asked, _verdict.LEVELS)
+    tail_levels = np.union1d(asked_tails, _verdict.TAILS)
     is_enough = positions.is_finite.sum(axis=0) >= MINIMUM_DRAWS
     columns = statistics(functions, sampled, levels, tail_levels, is_enough)
     compared = comparisons(positions, sampled)
@@ -199,8 +198,8 @@ def summary(
     if arguments.is_made_of(marginals, draws):
         verdicts = [_verdict.FITTED] * len(verdicts)
 
-    shown: Table = {("verdict", part): [getattr(verdict, part) for verdict in verdicts]
-                    for part in ("words", "dominates")}  # fmt: skip
+    shown: Table = {("verdict", field): [getattr(verdict, field) for verdict in verdicts]
+                    for field in ("words", "dominates")}  # fmt: skip
     for name in (*_verdict.MOMENTS_IN_WORDS, *(f"q{level:g}" for level in asked)):
         shown |= {(name, value): columns[name, value] for value in VALUES}
     for name in (f"{side}_tail_{level:g}" for level in asked_tails for side in ("lower", "upper")):
@@ -253,7 +252,7 @@ def _table_class() -> Any:
 def _printed(table: Any) -> str:
     """The verdicts and the main numbers of a table of `summary`."""
     shown = table.iloc[:MOST_ROWS]
-    names = [", ".join(map(str, at)) if isinstance(at, tuple) else str(at) for at in shown.index]
+    names = [", ".join(map(str, k)) if isinstance(k, tuple) else str(k) for k in shown.index]
     width = min(max(map(len, [*names, "output"])), LONGEST_NAME)
     lines = [f"{'output':{width}}  verdict"]
     for name, words in zip(names, shown["verdict", "words"], strict=True):
@@ -295,7 +294,7 @@ def statistics(
     shape = *sampled.batch_shape, sampled.num_outputs
     estimates = [getattr(sampled, name) for name in MOMENTS]
     estimates += [sampled.quantile(levels), sampled.exceedance(ends.reshape(-1, *shape))]
-    rows = [np.reshape(estimate[:2], (2, -1, functions.num_outputs)) for estimate in estimates]
+    rows = [np.reshape(estimate[:2], (2, -1, is_enough.size)) for estimate in estimates]
     draws, errors = np.where(is_enough, np.concatenate(rows, axis=1), np.nan)
     lower = slice(len(names) - 2 * tails.size, len(names) - tails.size)
     draws[lower] = 1 - draws[lower]

@@ -91,7 +91,7 @@ def table(
         """Add a column, and that of its errors; NaN where no pair tells its share."""
         columns[title] = np.broadcast_to(np.asarray(values, float), shape_of_rows).ravel()
         if estimate is not None:
-            value, error = (np.ravel(part) for part in estimate[:2])
+            value, error = np.ravel(estimate.value), np.ravel(estimate.standard_error)
             is_seen = np.minimum(share, 1 - share) * pairs.num_samples >= 1
             errors = np.hypot(error, columns[title] - value)
             columns[f"+- {title}"] = np.where(is_seen, errors, np.nan)

@@ -173,13 +173,13 @@ def as_draws(model: object, draws: NetworkDraws, shape: tuple[int, ...]) -> NDAr
     return values
 
 
-def _require_same_input(mine: Any, other: Any) -> None:
+def _require_same_input(of_model: Any, of_pairs: Any) -> None:
     """Raise if pairs were drawn from another input than that of the model, which may have none."""
-    if mine is None:
+    if of_model is None:
         return
     first, second = (
-        np.array(np.broadcast_arrays(part.mean, part.standard_deviation), float)
-        for part in (mine, other)
+        np.array(np.broadcast_arrays(f.mean, f.standard_deviation), float)
+        for f in (of_model, of_pairs)
     )
     # A model of one's own may have the same input in another type.
     if first.shape != second.shape or (abs(first - second) > 1e-3 * first[1]).any():

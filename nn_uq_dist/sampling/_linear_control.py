@@ -10,9 +10,14 @@ from nn_uq_dist.basics.chunks import in_padded_chunks
 from nn_uq_dist.basics.concrete import FloatArray, in_float64
 from nn_uq_dist.distributions import OutputDistribution, as_output_distribution
 from nn_uq_dist.sampling._paired_draws import PairedDraws
+from nn_uq_dist.sampling.distribution_functions import Columns, conditional_columns
 from nn_uq_dist.sampling.weighted_sample import NEGLIGIBLE, Mask
 from nn_uq_dist.uniform_sum.points import MOST_POINTS
 
+# Scores of the draws are cut off here: the probability beyond is 1e-17.
+_LARGEST_SCORE = 8.5
+# Differences in standard deviations at which network and linear model are the same.
+_SAME = 1e-4
 # Width that a constant linear output gets, as a share of its value.
 _NARROW = 1e-6
 # Outputs whose pairs with all others are in memory at once.
@@ -85,6 +90,30 @@ class LinearControl:
         column = jnp.asarray(scores).reshape(-1, *(1,) * len(self._distribution.batch_shape))
         quantiles = np.asarray(self._distribution.from_normal_score(column), np.float64)
         return quantiles.reshape(len(scores), -1)
+
+    def columns_of_events(self, network: FloatArray, used: Mask) -> list[Columns | None]:
+        """Predictions of events from the linear outputs; None of one that is constant."""
+        # Rounding may put a draw at the end of a support, where the score is infinite.
+        scores = np.clip(self.scores(self.linear.T).T, -_LARGEST_SCORE, _LARGEST_SCORE)
+        rows = zip(scores, network, used, self.sd, strict=True)
+        return [conditional_columns(*row) if sd > 0 else None for *row, sd in rows]
+
+    def agrees_with(self, network: FloatArray, used: Mask, eps: float) -> Mask:
+        """Whether an output is that of the linear model in all pairs, to rounding."""
+        outputs = np.where(used, network, np.nan)
+        rounding = eps * np.nanmax(np.abs(outputs), axis=1, initial=0.0)
+        # Of outputs far from zero so many roundings may be all that they vary.
+        varying = np.minimum(64 * rounding, _SAME * self.sd)
+        rounding = np.where(self.sd > 0, varying, 2 * rounding)
+        agrees: Mask = (np.abs(outputs - self.linear) <= rounding[:, None]).all(axis=1)
+        return agrees
+
+    def correlations_of(self, network: FloatArray, used: Mask) -> list[FloatArray]:
+        """Correlation matrices of the outputs of each point of a batch."""
+        size, count = self.correlation.shape[-1], network.shape[-1]
+        rows = (array.reshape(-1, size, count) for array in (self.standardized, network, used))
+        known = self.correlation.reshape(-1, size, size)
+        return [correlations(*point) for point in zip(*rows, known, strict=True)]
 
     @cached_property
     def _distribution(self) -> OutputDistribution:

@@ -14,19 +14,13 @@ from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import number_table, to_error
 from nn_uq_dist.sampling import distribution_functions as functions
 from nn_uq_dist.sampling import weighted_sample as moments
-from nn_uq_dist.sampling._linear_control import LinearControl, correlations
+from nn_uq_dist.sampling._linear_control import LinearControl
 from nn_uq_dist.sampling._paired_draws import PairedDraws
-from nn_uq_dist.sampling.weighted_sample import Mask, PairedEstimate, WeightedSample
+from nn_uq_dist.sampling.weighted_sample import Mask, PairedEstimate, Statistic, WeightedSample
 
-# Scores of the draws are cut off here: the probability beyond is 1e-17.
-_LARGEST_SCORE = 8.5
-# Differences in standard deviations at which network and linear model are the same.
-_SAME = 1e-4
 # Numbers in a block of outputs, whose statistics are computed together. Correlations of 60 outputs
 # from 1000 pairs take 0.4 s; with 2**12 and 2**18 0.8 and 0.5 s, one by one 1.4 s.
 _BLOCK_NUMBERS = 2**15
-
-type Statistic = Callable[..., PairedEstimate]
 
 
 class PairedStatistics:
@@ -36,7 +30,8 @@ class PairedStatistics:
     ``value``, ``standard_error``, and ``worth``, the number of plain draws of the network with the
     same standard error. If an output equals its linear model in all pairs, the values are those of
     the linear distribution and the standard errors are zero, to rounding. ``print`` shows means and
-    standard deviations, of a single point.
+    standard deviations, of a single point. Plain draws are pairs without a control: their weights
+    are equal.
 
     Notes
     -----
@@ -155,12 +150,8 @@ class PairedStatistics:
     @cached_property
     def correlation_matrix(self) -> FloatArray:
         """The values of `correlation`, by products of matrices: hundreds of outputs in a second."""
-        size, control = self.num_outputs, self._control
-        rows = (array.reshape(-1, size, array.shape[-1])
-                for array in (control.standardized, self._network, self._used))  # fmt: skip
-        known = control.correlation.reshape(-1, size, size)
-        matrices = [correlations(*point) for point in zip(*rows, known, strict=True)]
-        return np.reshape(matrices, (*self._shape, size))
+        matrices = self._control.correlations_of(self._network, self._used)
+        return np.reshape(matrices, (*self._shape, self.num_outputs))
 
     def quantile(self, q: ArrayLike) -> PairedEstimate:
         """Quantiles.
@@ -239,14 +230,10 @@ class PairedStatistics:
 
     @cached_property
     def _columns(self) -> list[functions.Columns | None]:
-        """Predictions of events; None without a linear output that varies."""
-        control = self._control
-        if control is None:
+        """Predictions of events, if there are any."""
+        if self._control is None:
             return [None] * self._rows
-        # Rounding may put a draw at the end of a support, where the score is infinite.
-        scores = np.clip(control.scores(control.linear.T).T, -_LARGEST_SCORE, _LARGEST_SCORE)
-        rows = zip(scores, self._network, self._used, control.sd, strict=True)
-        return [functions.conditional_columns(*row) if sd > 0 else None for *row, sd in rows]
+        return self._control.columns_of_events(self._network, self._used)
 
     @cached_property
     def _samples(self) -> WeightedSample:
@@ -272,18 +259,10 @@ class PairedStatistics:
 
     @cached_property
     def _is_linear(self) -> Mask:
-        """Whether an output agrees with its linear model in all pairs, to rounding."""
-        control = self._control
-        if control is None:
+        if self._control is None:
             return np.full(self._rows, False)
-        outputs = np.where(self._used, self._network, np.nan)
         eps = float(jnp.finfo(self._dtype).eps)
-        rounding = eps * np.nanmax(np.abs(outputs), axis=1, initial=0.0)
-        # Of outputs far from zero so many roundings may be all that they vary.
-        varying = np.minimum(64 * rounding, _SAME * control.sd)
-        rounding = np.where(control.sd > 0, varying, 2 * rounding)
-        agree: Mask = (np.abs(outputs - control.linear) <= rounding[:, None]).all(axis=1)
-        return agree
+        return self._control.agrees_with(self._network, self._used, eps)
 
     def _of_distributions(
         self,
@@ -308,7 +287,7 @@ class PairedStatistics:
         estimates = []
         for rows in _blocks(self._network.shape):
             sample = self._sample(rows, of_shape=of_shape)
-            estimates.append(_if_enough(sample, statistic, self._network[rows]))
+            estimates.append(moments.if_enough(sample, statistic, self._network[rows]))
         return _reshaped(np.concatenate(estimates, axis=1), self._shape)
 
     def _each_two(self, statistic: Statistic, diagonal: PairedEstimate) -> PairedEstimate:
@@ -326,7 +305,7 @@ class PairedStatistics:
             x, y = z[a], z[b]
             columns = [x, y, x**2 - 1, y**2 - 1, x * y - known[a, b % size][:, None]]
             sample = self._weighted(columns, self._used[a] & self._used[b])
-            estimate = _if_enough(sample, statistic, self._network[a], self._network[b])
+            estimate = moments.if_enough(sample, statistic, self._network[a], self._network[b])
             matrix[:, a, b % size] = matrix[:, b, a % size] = estimate
         return _reshaped(matrix, (*self._shape, size))
 
@@ -337,14 +316,8 @@ def _blocks(shape: tuple[int, int]) -> list[slice]:
     return [slice(start, start + size) for start in range(0, shape[0], size)]
 
 
-def _if_enough(sample: WeightedSample, statistic: Statistic, *outputs: FloatArray) -> FloatArray:
-    """A statistic of several outputs, ``(3, R)``; NaN with too few draws."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(sample.is_enough, statistic(sample, *outputs), np.nan)
-
-
 def _reshaped(estimate: FloatArray, shape: tuple[int, ...]) -> PairedEstimate:
-    return PairedEstimate(*(array.reshape(shape) for array in estimate))
+    return PairedEstimate(*estimate.reshape(3, *shape))
 
 
 def paired_statistics(pairs: PairedDraws) -> PairedStatistics:

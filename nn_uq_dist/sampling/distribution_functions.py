@@ -137,15 +137,15 @@ def proportion(
         One more column for each event, of mean value 0, that predicts its indicator.
     """
     share, left = _regressed(sample, events.astype(np.float64), columns)
-    count, has_columns = sample.used.sum(), sample.has_columns
-    error = proportion_error(sample.error(left) ** 2, count, has_columns=has_columns)
-    plain = proportion_error(share * (1 - share) / count, count, has_columns=has_columns)
+    count, is_plain = int(sample.used.sum()), sample.num_columns == 0
+    error = proportion_error(sample.error(left) ** 2, count, is_plain=is_plain)
+    plain = proportion_error(share * (1 - share) / count, count, is_plain=is_plain)
     return PairedEstimate(share, error, count * (plain / error) ** 2)
 
 
-def proportion_error(variance: FloatArray, count: int, *, has_columns: bool = False) -> FloatArray:
+def proportion_error(variance: FloatArray, count: int, *, is_plain: bool = True) -> FloatArray:
     """Standard error of a proportion, never zero."""
-    added = _ADDED_PAIRS if has_columns else _ADDED_DRAWS
+    added = _ADDED_DRAWS if is_plain else _ADDED_PAIRS
     error: FloatArray = np.sqrt(variance + added / count**2)
     return error
 
@@ -176,7 +176,7 @@ def quantiles(
     draws, weights = draws[order], sample.weights[sample.used][order]
     ranks = np.maximum.accumulate((np.cumsum(weights) - weights / 2) / weights.sum())
     plain = levels * (1 - levels) / draws.size
-    error = proportion_error(plain, draws.size, has_columns=sample.has_columns)
+    error = proportion_error(plain, draws.size, is_plain=sample.num_columns == 0)
     worth = np.full(levels.shape, float(draws.size))
     # A column for each level: ranks of the draws, and what the distribution function is there.
     places = probabilities = np.broadcast_to(ranks[:, None], (draws.size, levels.size))
@@ -269,7 +269,7 @@ def paired_kolmogorov_smirnov(
         (share, left @ (sample.enlarged * signs).T)
         for share, left in below(sample, y, y[points], columns)
     ]
-    share, noise = (np.concatenate(part) for part in zip(*parts, strict=True))
+    share, noise = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     gaps = np.abs(share - probabilities[points])
     widest = np.argmax(gaps)
     error = exceedances(sample, y, y[points[[widest]]], columns).standard_error

@@ -9,7 +9,7 @@ each of `n` draws; the weights
 are as equal as they can be with :math:`\sum w_i x_i = 0` (J.-C. Deville and C.-E. Sarndal, J. Amer.
 Statist. Assoc. 87 (1992)). A weighted mean is that of a regression on the columns (control
 variates: S. S. Lavenberg and P. D. Welch, Management Sci. 27 (1981)), and its error that of the
-residuals. Plain draws have no columns and equal weights.
+residuals. Plain draws have no columns, and equal weights.
 
 To first order each moment is the mean of its influence function. With the standardized output `z`,
 ``g = E z^3`` and ``k = E z^4`` the influence functions are
@@ -35,6 +35,7 @@ the skewness needs the sixth moment.
 """
 
 import dataclasses
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -94,6 +95,8 @@ class WeightedSample:
         Orthonormal rows: the constant, and centered combinations of the columns; or zeros.
     used : Mask, shape (..., n)
         The draws that enter the statistics: those with a finite output.
+    num_columns : int, or array of int, shape (...)
+        Number of independent columns; 0 for plain draws.
     num_randomizations : int
         Number of independent sequences that the draws consist of, 0 for independent draws.
     """
@@ -101,6 +104,7 @@ class WeightedSample:
     weights: FloatArray
     basis: FloatArray
     used: Mask
+    num_columns: Any = 0
     num_randomizations: int = 0
 
     @classmethod
@@ -123,22 +127,18 @@ class WeightedSample:
         basis = scaled.mT @ centered
         weights = 1 / count - ((mean.mT @ scaled) @ basis)[..., 0, :]
         constant = np.full((*basis.shape[:-2], 1, count), count**-0.5)
-        return cls(weights, np.concatenate([constant, basis], axis=-2), used, num_randomizations)
+        basis = np.concatenate([constant, basis], axis=-2)
+        return cls(weights, basis, used, kept.sum(axis=-1), num_randomizations)
 
     def __getitem__(self, rows: int | slice) -> Self:
         """The samples of some outputs."""
-        arrays = self.weights[rows], self.basis[rows], self.used[rows]
+        arrays = self.weights[rows], self.basis[rows], self.used[rows], self.num_columns[rows]
         return type(self)(*arrays, self.num_randomizations)
-
-    @property
-    def has_columns(self) -> Any:
-        """Whether the weights follow columns; those of plain draws do not."""
-        return self._rank > 1
 
     @property
     def is_enough(self) -> Any:
         """Whether there are enough draws for the columns."""
-        return self.used.sum(axis=-1) >= 2 * (self._rank + 1)
+        return self.used.sum(axis=-1) >= 2 * (self.num_columns + 2)
 
     def mean(self, response: Any) -> Any:
         """Weighted mean along the last axis, over the draws that are used."""
@@ -154,7 +154,7 @@ class WeightedSample:
         return left.reshape(response.shape)
 
     def of_all(self, influence: Any) -> FloatArray:
-        """Influences on a mean over the used draws; the others have none, but have columns."""
+        """Influences of all draws on a mean over the used ones: 0 for the others."""
         influences: FloatArray = self.zeroed(influence) / np.expand_dims(self._share, -1)
         return influences
 
@@ -194,23 +194,24 @@ class WeightedSample:
     @cached_property
     def enlarged(self) -> FloatArray:
         """Weights, enlarged by the leverages of the draws."""
+        leverage = np.einsum("...ij,...ij->...j", self.basis, self.basis)
         # A draw with leverage 1 is fitted exactly by the columns.
-        return self.weights / np.maximum(1 - self._leverage, 1e-6)
-
-    @cached_property
-    def _leverage(self) -> FloatArray:
-        leverage: FloatArray = np.einsum("...ij,...ij->...j", self.basis, self.basis)
-        return leverage
-
-    @property
-    def _rank(self) -> Any:
-        """Number of rows of the basis that are not zero."""
-        return np.rint(self._leverage.sum(axis=-1))
+        return self.weights / np.maximum(1 - leverage, 1e-6)
 
     @cached_property
     def _share(self) -> Any:
         """Estimated probability of a draw that is used."""
         return np.vecdot(self.weights, self.used)
+
+
+# From a sample and outputs.
+type Statistic = Callable[..., PairedEstimate]
+
+
+def if_enough(sample: WeightedSample, statistic: Statistic, *outputs: FloatArray) -> FloatArray:
+    """A statistic of several outputs, ``(3, R)``; NaN with too few draws."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(sample.is_enough, statistic(sample, *outputs), np.nan)
 
 
 def mean(sample: WeightedSample, y: FloatArray) -> PairedEstimate:

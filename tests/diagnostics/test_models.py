@@ -7,7 +7,6 @@ import pytest
 
 import nn_uq_dist as nuq
 from nn_uq_dist.diagnostics import joint_summary, sensitivity, summary, to_datatree
-from tests.compiling import counted_compilations
 
 pytestmark = pytest.mark.viz
 
@@ -96,22 +95,3 @@ def test_rows_with_bad_draws_name_their_point(many):
     with pytest.warns(RuntimeWarning, match=r"b of point 2: 7\)"):
         table = summary(lin, broken, output_names=NAMES, progress=False)
     assert table["draws", "non_finite"].tolist() == [0, 0, 0, 0, 0, 7]
-
-
-@pytest.mark.slow
-def test_second_tables_compile_nothing(many):
-    lin, pairs = many
-    corrected = lin.corrected(pairs)
-    calls = (
-        lambda: summary(lin, pairs, progress=False),
-        lambda: summary(corrected, pairs.network, progress=False),
-        lambda: sensitivity(lin),
-        lambda: sensitivity(corrected),
-        lambda: to_datatree(lin, pairs, progress=False),
-        lambda: nuq.win_probabilities(lin, key=KEY),
-    )
-    for call in calls:
-        call()
-        with counted_compilations() as compiled:
-            call()
-        assert compiled == []
