@@ -142,10 +142,9 @@ class Shown:
             limit = float(self.draws.dtype.type(limit))
         share = float(np.mean(column > limit if score > 0 else column < limit))
         error = NUM_ERRORS * math.sqrt(share * (1 - share) / column.size)
-        # To the first digit of the error.
-        decimals = max(-math.floor(math.log10(error)), 0) if error else 6
-        if decimals > 5:
-            return f"{words}\ndraws {share:.2g}" + (f" ± {error:.1g}" if error else "")
+        if not error:
+            return f"{words}\ndraws {share:.2g}"
+        decimals = max(-math.floor(math.log10(error)), 0)  # to the first digit of the error
         return f"{words}\ndraws {share:.{decimals}f} ± {error:.{decimals}f}"
 
     def require_enough(self) -> None:

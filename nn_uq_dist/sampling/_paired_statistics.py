@@ -1,6 +1,6 @@
 """Statistics of a network from pairs, sharper than from its draws alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -236,26 +236,35 @@ class PairedStatistics:
         return self._control.columns_of_events(self._network, self._used)
 
     @cached_property
-    def _samples(self) -> WeightedSample:
-        """The draws of each output, weighted by two moments of the linear output."""
+    def _calibrated(self) -> list[WeightedSample]:
+        """Blocks of outputs, weighted by two moments of the linear output."""
         z = self._control.standardized
-        return self._weighted([z, z**2 - 1], self._used)
+        return [
+            self._weighted([z[rows], z[rows] ** 2 - 1], self._used[rows])
+            for rows in _blocks(z.shape)
+        ]
 
     @cached_property
-    def _samples_of_shape(self) -> WeightedSample:
+    def _calibrated_to_shape(self) -> list[WeightedSample]:
         """The same weighted by four moments."""
-        z, (third, fourth) = self._control.standardized, self._control.higher_moments
-        columns = [z, z**2 - 1, z**3 - third[:, None], z**4 - fourth[:, None]]
-        return self._weighted(columns, self._used)
+        third, fourth = self._control.higher_moments
+        samples = []
+        for rows in _blocks(self._used.shape):
+            z = self._control.standardized[rows]
+            columns = [z, z**2 - 1, z**3 - third[rows, None], z**4 - fourth[rows, None]]
+            samples.append(self._weighted(columns, self._used[rows]))
+        return samples
 
     def _weighted(self, columns: list[FloatArray], used: Mask) -> WeightedSample:
         number = self._control.num_randomizations
         return WeightedSample.calibrated(np.stack(columns, axis=1), used, number)
 
-    def _sample(self, rows: int | slice, *, of_shape: bool = False) -> WeightedSample:
+    def _sample(self, j: int) -> WeightedSample:
+        """The weighted draws of one output."""
         if self._control is None:
-            return WeightedSample.equal(self._used[rows])
-        return (self._samples_of_shape if of_shape else self._samples)[rows]
+            return WeightedSample.equal(self._used[j])
+        size = _block_size(self._used.shape[1])
+        return self._calibrated[j // size][j % size]
 
     @cached_property
     def _is_linear(self) -> Mask:
@@ -284,10 +293,16 @@ class PairedStatistics:
 
     def _each(self, statistic: Statistic, *, of_shape: bool = False) -> PairedEstimate:
         """A statistic of every output, of some at a time."""
-        estimates = []
-        for rows in _blocks(self._network.shape):
-            sample = self._sample(rows, of_shape=of_shape)
-            estimates.append(moments.if_enough(sample, statistic, self._network[rows]))
+        blocks = _blocks(self._network.shape)
+        samples: Iterable[WeightedSample]
+        if self._control is None:
+            samples = (WeightedSample.equal(self._used[rows]) for rows in blocks)
+        else:
+            samples = self._calibrated_to_shape if of_shape else self._calibrated
+        estimates = [
+            moments.if_enough(sample, statistic, self._network[rows])
+            for sample, rows in zip(samples, blocks, strict=True)
+        ]
         return _reshaped(np.concatenate(estimates, axis=1), self._shape)
 
     def _each_two(self, statistic: Statistic, diagonal: PairedEstimate) -> PairedEstimate:
@@ -310,9 +325,13 @@ class PairedStatistics:
         return _reshaped(matrix, (*self._shape, size))
 
 
-def _blocks(shape: tuple[int, int]) -> list[slice]:
-    """Rows that are in memory at once."""
-    size = max(1, _BLOCK_NUMBERS // max(1, shape[1]))
+def _block_size(num_draws: int) -> int:
+    return max(1, _BLOCK_NUMBERS // max(1, num_draws))
+
+
+def _blocks(shape: tuple[int, ...]) -> list[slice]:
+    """Outputs whose draws, ``(R, n)``, are in memory at once."""
+    size = _block_size(shape[1])
     return [slice(start, start + size) for start in range(0, shape[0], size)]
 
 

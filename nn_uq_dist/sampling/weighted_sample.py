@@ -130,9 +130,9 @@ class WeightedSample:
         basis = np.concatenate([constant, basis], axis=-2)
         return cls(weights, basis, used, kept.sum(axis=-1), num_randomizations)
 
-    def __getitem__(self, rows: int | slice) -> Self:
-        """The samples of some outputs."""
-        arrays = self.weights[rows], self.basis[rows], self.used[rows], self.num_columns[rows]
+    def __getitem__(self, j: int) -> Self:
+        """The sample of one of several outputs."""
+        arrays = self.weights[j], self.basis[j], self.used[j], self.num_columns[j]
         return type(self)(*arrays, self.num_randomizations)
 
     @property
