@@ -181,8 +181,10 @@ def summary(
     arguments.warn_of_left_out(values, arguments.flat_names(batch_shape, names))
     functions = OutputFunctions(distribution)
     positions = Tails(functions, values, progress=progress)
-    is_paired = isinstance(draws, PairedDraws)
-    sampled = paired_statistics(draws) if is_paired else PairedStatistics(values.astype(float))
+    if isinstance(draws, PairedDraws):
+        sampled = paired_statistics(draws)
+    else:
+        sampled = PairedStatistics(values.astype(np.float64))
     levels = np.union1d(asked, _verdict.LEVELS)
     tail_levels = np.union1d(asked_tails, _verdict.TAILS)
     is_enough = positions.is_finite.sum(axis=0) >= MINIMUM_DRAWS
@@ -211,16 +213,14 @@ def summary(
 
 
 def _check_joint(joint: object, rows: list[str]) -> None:
-    if not isinstance(joint, JointSummary):
-        raise TypeError(
-            f"joint must be a JointSummary, got {type(joint).__name__}; pass what "
-            "joint_summary(linearization, draws, key, joint) returns"
-        )
-    known = list(joint.calibration.index[:-1])
-    if known != rows:
+    names = [type(joint).__name__]
+    if isinstance(joint, JointSummary):
+        names = list(joint.calibration.index[:-1])
+    if names != rows:
         raise ValueError(
-            f"joint must have the outputs of the table, {', '.join(rows)}, got "
-            f"{', '.join(known)}; pass the same output_names to both, and of a batch one point"
+            f"joint must be a JointSummary of the outputs {', '.join(rows)}, got "
+            f"{', '.join(names)}; pass what joint_summary(...) returns for the same output_names, "
+            f"of a batch for one point"
         )
 
 

@@ -83,8 +83,8 @@ def table(
     levels = arguments.as_levels("quantiles", quantiles)
     pandas = checks.require_extra("pandas", "diagnostics.table")
     dtype, shape_of_rows = distribution.mean.dtype, distribution.batch_shape
-    pairs = marginals.pairs if isinstance(marginals, CorrectedLinearization) else None
-    sampled = None if pairs is None else paired_statistics(pairs)
+    pairs: Any = marginals.pairs if isinstance(marginals, CorrectedLinearization) else None
+    sampled: Any = pairs and paired_statistics(pairs)
     columns: dict[str, FloatArray] = {}
 
     def add(title: str, values: Any, share: Any, estimate: PairedEstimate | None) -> None:

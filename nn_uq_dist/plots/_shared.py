@@ -257,7 +257,7 @@ def panels(
 
 
 def finished(
-    axes: Sequence[Axes], ax: Any, handles: Sequence[Any] = (), loc: str = "best"
+    axes: Sequence[Axes], ax: Any, handles: Sequence[Any] = (), loc: Any = "best"
 ) -> Figure:
     """Put the legend above a new figure, or into the first of the given axes; return the figure."""
     figure: Any = axes[0].get_figure(root=True)
