@@ -115,7 +115,7 @@ def to_datatree(
     num_analytic = checks.positive_int("num_analytic_draws", num_analytic_draws)
     xarray = checks.require_extra("xarray", "diagnostics.to_datatree")
 
-    arguments.finite_draws(values, arguments.flat_names(batch_shape, names))
+    arguments.warn_of_left_out(values, arguments.flat_names(batch_shape, names))
     positions = Tails(OutputFunctions(marginals), values, progress=progress)
     if isinstance(distribution, JointDistribution):
         source = "Gaussian copula" if distribution.kind == "copula" else distribution.kind

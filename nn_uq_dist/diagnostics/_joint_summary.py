@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtr, chdtrc, gammainc, ndtr
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.chunks import in_padded_chunks
@@ -61,8 +62,8 @@ class JointSummary:
     >>> lin = nuq.Linearization([0.0, 0.0], [[1.0, 0.2], [0.2, 1.0]], distribution)
     >>> draws = lin.sample(jax.random.key(0), (2_000,))
     >>> copula = lin.gaussian_copula()
-    >>> found = nuq.diagnostics.joint_summary(lin, draws, jax.random.key(1), joint=copula)
-    >>> found.calibration.index.tolist()
+    >>> summary = nuq.diagnostics.joint_summary(lin, draws, jax.random.key(1), joint=copula)
+    >>> summary.calibration.index.tolist()
     ['y[0]', 'y[1]', 'radius']
     """
 
@@ -205,15 +206,14 @@ def joint_summary(
     >>> network = lambda f: jnp.array([jnp.sin(2 * f[0]) + f[1], f[1] * jnp.exp(f[2])])
     >>> draws = nuq.monte_carlo(network, distribution, jax.random.key(0), 4_000)
     >>> lin = nuq.linearize(network, distribution)
-    >>> found = nuq.diagnostics.joint_summary(
+    >>> summary = nuq.diagnostics.joint_summary(
     ...     lin, draws, jax.random.key(1), joint=lin.gaussian_copula()
     ... )
-    >>> found.verdict.partition(":")[0]
+    >>> summary.verdict.partition(":")[0]
     'large error by the linearization'
     """
     arguments.require_numbers("joint_summary", linearization, draws, key, joint)
-    remedy = "take one point: joint_summary(model[i], draws[:, i], ...), or with pairs[i]"
-    size = arguments.as_model(linearization, remedy).num_outputs
+    size = arguments.as_model(linearization).num_outputs
     joint = linearization.joint() if joint is None else joint
     values = arguments.as_draws(linearization, draws, (size,))
     names = arguments.names_of_outputs(linearization, output_names, size)
@@ -221,26 +221,28 @@ def joint_summary(
     functions = OutputFunctions(arguments.as_joint_marginals(joint, size))
     pandas = checks.require_extra("pandas", "diagnostics.joint_summary")
     xarray = checks.require_extra("xarray", "diagnostics.joint_summary")
-    arguments.finite_draws(values, names)  # warns of the others
+    arguments.warn_of_left_out(values, names)
     complete = arguments.complete_rows(values)
     kind = f"{joint.kind} distribution" if joint.kind in _TAKEN else joint.kind
 
     num_linear = min(CALIBRATION_DRAWS, len(complete))
     linear_draws = np.asarray(linearization.sample(key, (num_linear,)), np.float64)
-    both = [Tails(functions, part, progress=progress) for part in (complete, linear_draws)]
-    white, white_linear = (rosenblatt_scores(joint, tails) for tails in both)
+    of_network, of_linear = (
+        Tails(functions, x, progress=progress) for x in (complete, linear_draws)
+    )
+    white, white_linear = rosenblatt_scores(joint, of_network), rosenblatt_scores(joint, of_linear)
     calibration = calibration_columns(white, white_linear, kind)
 
-    worth: dict[str, FloatArray] = {}
+    matrices: dict[str, FloatArray] = {}
     if isinstance(draws, PairedDraws):  # they carry more information than their complete rows
-        network, error, worth["worth"] = paired_statistics(draws).correlation
+        network, error, matrices["worth"] = paired_statistics(draws).correlation
     else:
         network, error = sample_correlation(complete)
     linear, of_joint = np.asarray(linearization.correlation, np.float64), joint_correlation(joint)
     prefix = kind.replace(" ", "_")
-    matrices = {"monte_carlo": network, "standard_error": error, **worth, "linear": linear,
-                prefix: of_joint, "linearization_error": linear - network,
-                f"{prefix}_error": of_joint - linear}  # fmt: skip
+    matrices |= {"monte_carlo": network, "standard_error": error, "linear": linear,
+                 prefix: of_joint, "linearization_error": linear - network,
+                 f"{prefix}_error": of_joint - linear}  # fmt: skip
     eps = float(np.finfo(linearization.mean.dtype).eps)
     words = _verdict.correlation_words(linear - network, error, names, eps)
     places = [*names, "radius"]
@@ -256,7 +258,7 @@ def joint_summary(
             {name: (of_pairs, matrix) for name, matrix in matrices.items()},
             coords=dict.fromkeys(of_pairs, names),
         ),
-        outside_support=float(both[0].is_outside.any(axis=1).mean()),
+        outside_support=float(of_network.is_outside.any(axis=1).mean()),
         num_draws=len(values),
         num_non_finite=len(values) - len(complete),
         kind=kind,
@@ -314,7 +316,6 @@ def from_uniform(white: FloatArray) -> tuple[FloatArray, FloatArray]:
     a mean of 0, a variance of 1. For the radius the second is that of a mean of `N_y`, and there is
     no third.
     """
-    from scipy.special import chdtr, chdtrc, gammainc, ndtr
     from scipy.stats import kstwo
 
     count, size = white.shape

@@ -1,4 +1,4 @@
-"""First-order Sobol indices of a linear model: exact, or from draws of it."""
+"""What each input contributes to each output: first-order Sobol indices, uncertainty budgets."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from nn_uq_dist.inputs.terms import are_independent, cross_covariance
 from nn_uq_dist.linearization import Linearization, LinearModel
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
 NUM_DRAWS = 2**16
@@ -92,20 +93,20 @@ def sensitivity(
     [[0.2 0.8]]
     """
     arguments.require_numbers("sensitivity", linearization, key)
-    model = arguments.as_model(linearization)
-    own = model.input
-    inputs = arguments.as_names("input", input_names, own.num_inputs, own.names)
+    model = arguments.as_model(linearization, batched=True)
+    law = model.input
+    inputs = arguments.as_names("input", input_names, law.num_inputs, law.names)
     outputs = arguments.names_of_outputs(model, output_names, model.num_outputs)
     key = jax.random.key(0) if key is None else checks.as_key("key", key)
     xarray = checks.require_extra("xarray", "diagnostics.sensitivity")
     is_tangent = isinstance(model, Linearization)
-    of = in_float64(model) if is_tangent else model
-    points: Any = [of[at] if at else of for at in np.ndindex(*model.batch_shape)]
-    found = [_closed_form(one) if is_tangent else _explained_shares(one, key) for one in points]
-    value, error = np.swapaxes(found, 0, 1)
+    models: Any = in_float64(model) if is_tangent else model
+    points = [models[index] if index else models for index in np.ndindex(*model.batch_shape)]
+    indices = [_closed_form(one) if is_tangent else _explained_shares(one, key) for one in points]
+    value, error = np.swapaxes(indices, 0, 1)
     axes = {**arguments.point_coordinates(model.batch_shape), "output": outputs, "input": inputs}
     attributes = {
-        "additive": int(is_tangent and bool(own.has_independent_entries)),
+        "additive": int(is_tangent and bool(law.has_independent_entries)),
         "standard_error": float(np.nanmax(error, initial=0.0)),
     }
     return xarray.DataArray(
@@ -165,15 +166,100 @@ def share_of_bins(x: NDArray[np.floating], y: FloatArray) -> tuple[FloatArray, F
     count = len(x)
     order = np.argsort(x, kind="stable")
     groups = y[order].reshape(NUM_BINS, -1, y.shape[1])
-    at = x[order].astype(np.float64).reshape(NUM_BINS, -1, 1)
-    at = at - at.mean(axis=1, keepdims=True)
-    size = groups.shape[1]
-    squares = np.sum(at**2, axis=1, keepdims=True)
-    slopes = np.sum(at * groups, axis=1, keepdims=True) / np.where(squares > 0, squares, np.inf)
-    m = groups.mean(axis=1, keepdims=True) + slopes * at
+    from_center = x[order].astype(np.float64).reshape(NUM_BINS, -1, 1)
+    from_center = from_center - from_center.mean(axis=1, keepdims=True)
+    squares = np.sum(from_center**2, axis=1, keepdims=True)
+    products = np.sum(from_center * groups, axis=1, keepdims=True)
+    slopes = products / np.where(squares > 0, squares, np.inf)
+    m = groups.mean(axis=1, keepdims=True) + slopes * from_center
     variance = np.mean(y**2, axis=0) * count / (count - 1)
-    left = np.sum((groups - m) ** 2, axis=(0, 1)) / (NUM_BINS * (size - 2))
+    left = np.sum((groups - m) ** 2, axis=(0, 1)) / (count - 2 * NUM_BINS)
     share = np.clip(1 - left / variance, 0, 1)
     influence = (2 * groups * m - m**2 - share * groups**2) / variance
     error = np.sqrt(influence.var(axis=(0, 1)) / count + 4 * NUM_BINS / count**2)
     return share, error
+
+
+def uncertainty_budget(
+    linearization: Linearization,
+    *,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> "pd.DataFrame":
+    r"""What each input contributes to the standard uncertainty of each output.
+
+    Parameters
+    ----------
+    linearization
+        At one point, without a batch.
+    input_names, output_names
+        Names of the random inputs and of the outputs. Default: their keys where they come in dicts,
+        else ``f[0]``, ... and ``y[0]``, ...
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each input of each output, in the units of the network, and one, ``combined``,
+        for the output. Columns ``estimate``, ``uncertainty`` (standard deviations :math:`u_k`),
+        ``sensitivity`` (derivatives :math:`c_k`), ``contribution`` (:math:`c_k u_k`) and
+        ``share``, the squared correlation of output and input: of independent inputs the share of
+        the variance, and they sum to 1. ``to_string(float_format="{:.3g}".format)`` prints them all
+        with three digits, ``to_html()`` is a table.
+
+    Raises
+    ------
+    ImportError
+        If pandas is missing.
+    TypeError, ValueError
+        If `linearization` is not a `Linearization` or has a batch, or names do not fit.
+
+    Notes
+    -----
+    The rows are those of JCGM 100:2008, 5.1 and annex H, with the derivatives of the network at the
+    means of the inputs. The standard uncertainty of a mean of readings is the standard deviation of
+    its Student's t, as in JCGM 101:2008, 6.4.9: ``s / sqrt(n)`` times ``sqrt((n - 1) / (n - 3))``.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> import nn_uq_dist as nuq
+    >>> f = {"mass": dist.Normal(2.0, 0.01), "volume": dist.Uniform(0.99, 1.01)}
+    >>> lin = nuq.linearize(lambda x: {"density": x["mass"] / x["volume"]}, f)
+    >>> print(nuq.diagnostics.uncertainty_budget(lin).round(2))
+                      estimate  uncertainty  sensitivity  contribution  share
+    output  input
+    density mass           2.0         0.01          1.0          0.01   0.43
+            volume         1.0         0.01         -2.0         -0.01   0.57
+            combined       2.0         0.02          NaN           NaN   1.00
+    """
+    arguments.require_numbers("uncertainty_budget", linearization)
+    model: Any = linearization
+    if not isinstance(model, Linearization) or model.batch_shape:
+        raise TypeError(
+            f"linearization must be a Linearization without a batch, got {linearization!r}; pass "
+            f"linearize(network, f), or one entry of a batch, such as linearization[0]"
+        )
+    pandas = checks.require_extra("pandas", "diagnostics.uncertainty_budget")
+    exact = in_float64(linearization)
+    law = exact.input.of_same_moments
+    inputs = arguments.as_names("input", input_names, len(law.taken_names), law.taken_names)
+    outputs = arguments.names_of_outputs(linearization, output_names, linearization.num_outputs)
+    # What the network takes is a linear map of the vector here.
+    rows = np.asarray(jax.jacobian(law.taken)(law.mean), np.float64)
+    jacobian = np.asarray(exact.jacobian)
+    # In a unit for each input: the inverse takes rows that are much smaller than others for zero.
+    units = np.abs(rows).max(axis=1)
+    units = np.where(units > 0, units, 1)
+    sensitivities = jacobian @ np.linalg.pinv(rows / units[:, None]) / units
+    image = LinearImage(*law.columns(np.concatenate([jacobian, rows])))
+    totals, uncertainties = np.split(np.asarray(image.standard_deviation), [len(jacobian)])
+    shares = np.asarray(image.correlation)[: len(jacobian), len(jacobian) :] ** 2
+    of_inputs = np.stack([np.asarray(law.taken(law.mean)), uncertainties], axis=1)
+    budget: list[Any] = []
+    for mean, total, slopes, share in zip(exact.mean, totals, sensitivities, shares, strict=True):
+        budget += [*np.column_stack([of_inputs, slopes, slopes * uncertainties, share])]
+        budget += [[mean, total, np.nan, np.nan, 1.0]]
+    labels = [outputs, [*inputs, "combined"]]
+    index = pandas.MultiIndex.from_product(labels, names=["output", "input"])
+    columns = "estimate", "uncertainty", "sensitivity", "contribution", "share"
+    return pandas.DataFrame(budget, index, columns, dtype=float)

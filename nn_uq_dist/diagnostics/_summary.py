@@ -1,8 +1,7 @@
 """The table that compares the distribution of every output with Monte Carlo draws.
 
-Statistics of draws and of pairs are those of `nn_uq_dist.sampling`: draws are a weighted sample
-with equal weights. Their standard errors assume independent draws of one distribution and nothing
-else about it.
+Statistics of draws and of pairs are those of `nn_uq_dist.sampling`. Their standard errors assume
+independent draws of one distribution and nothing else about it.
 """
 
 import textwrap
@@ -11,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from nn_uq_dist.basics import checks
@@ -20,8 +20,6 @@ from nn_uq_dist.diagnostics._joint_summary import WIDTH, JointSummary
 from nn_uq_dist.diagnostics.arguments import MINIMUM_DRAWS
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails
 from nn_uq_dist.sampling import PairedDraws, PairedStatistics, paired_statistics
-from nn_uq_dist.sampling import distribution_functions as of_draws
-from nn_uq_dist.sampling.weighted_sample import MOMENTS, WeightedSample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 # Columns by statistic and value.
 type Table = dict[tuple[str, str], Any]
 
+MOMENTS = ("mean", "sd", "skewness", "excess_kurtosis")
 # Values of a statistic.
 VALUES = ("analytic", "monte_carlo", "error", "standard_error")
 COMPARISONS = (
@@ -41,8 +40,6 @@ UNIFORMITY_DRAWS = 10_000
 # 120,000 samples of 100 to 10,000 draws; samples of different sizes agree within 0.005.
 _NOMINAL = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.49, 0.5)
 _ACTUAL = (0.0, 0.0059, 0.0122, 0.0247, 0.0651, 0.1363, 0.2116, 0.292, 0.482, 0.744, 0.9967, 1.0)
-# Levels of the quantiles and tails that the verdict looks at, whatever the table shows.
-JUDGED, JUDGED_TAILS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99), (0.001, 0.01)
 MOST_ROWS = 20
 LONGEST_NAME = 30  # that verdicts are indented for
 # Columns of the main numbers, by what they are called in print.
@@ -181,29 +178,34 @@ def summary(
         _check_joint(joint, arguments.flat_names(batch_shape, names))
     observations = checks.positive_int("observations", observations)
 
-    columns = arguments.finite_draws(values, arguments.flat_names(batch_shape, names))
+    arguments.warn_of_left_out(values, arguments.flat_names(batch_shape, names))
     functions = OutputFunctions(distribution)
     positions = Tails(functions, values, progress=progress)
-    paired = paired_statistics(draws) if isinstance(draws, PairedDraws) else None
-    levels, tail_levels = np.union1d(asked, JUDGED), np.union1d(asked_tails, JUDGED_TAILS)
-    found = statistics(functions, columns, levels, tail_levels, paired)
-    compared = comparisons(columns, positions, paired)
+    if isinstance(draws, PairedDraws):
+        sampled = paired_statistics(draws)
+    else:
+        sampled = PairedStatistics(values.astype(np.float64))
+    levels = np.union1d(asked, _verdict.LEVELS)
+    tail_levels = np.union1d(asked_tails, _verdict.TAILS)
+    is_enough = positions.is_finite.sum(axis=0) >= MINIMUM_DRAWS
+    columns = statistics(functions, sampled, levels, tail_levels, is_enough)
+    compared = comparisons(positions, sampled)
     eps = float(np.finfo(distribution.mean.dtype).eps)
     verdicts = []
-    for j in range(len(columns)):
-        row = {name: column[j] for name, column in (found | compared).items()}
+    for j in range(functions.num_outputs):
+        row = {name: column[j] for name, column in (columns | compared).items()}
         verdicts.append(_verdict.marginal_verdict(row, eps, observations))
         if joint is not None and verdicts[j].dominates == "noise":
             verdicts[j] = _verdict.dependence_verdict(joint.calibration["dominates"].iloc[j])
     if arguments.is_made_of(marginals, draws):
         verdicts = [_verdict.FITTED] * len(verdicts)
 
-    shown: Table = {("verdict", part): [getattr(verdict, part) for verdict in verdicts]
-                    for part in ("words", "dominates")}  # fmt: skip
+    shown: Table = {("verdict", field): [getattr(verdict, field) for verdict in verdicts]
+                    for field in ("words", "dominates")}  # fmt: skip
     for name in (*_verdict.MOMENTS_IN_WORDS, *(f"q{level:g}" for level in asked)):
-        shown |= {(name, value): found[name, value] for value in VALUES}
+        shown |= {(name, value): columns[name, value] for value in VALUES}
     for name in (f"{side}_tail_{level:g}" for level in asked_tails for side in ("lower", "upper")):
-        shown |= {(name, value): found[name, value] for value in VALUES[1::2]}
+        shown |= {(name, value): columns[name, value] for value in VALUES[1::2]}
     index = arguments.row_index(batch_shape, names)
     table: pd.DataFrame = _table_class()(shown | compared, index=index)
     table.columns = table.columns.set_names(["statistic", "value"])
@@ -211,16 +213,14 @@ def summary(
 
 
 def _check_joint(joint: object, rows: list[str]) -> None:
-    if not isinstance(joint, JointSummary):
-        raise TypeError(
-            f"joint must be a JointSummary, got {type(joint).__name__}; pass what "
-            "joint_summary(linearization, draws, key, joint) returns"
-        )
-    known = list(joint.calibration.index[:-1])
-    if known != rows:
+    names = [type(joint).__name__]
+    if isinstance(joint, JointSummary):
+        names = list(joint.calibration.index[:-1])
+    if names != rows:
         raise ValueError(
-            f"joint must have the outputs of the table, {', '.join(rows)}, got "
-            f"{', '.join(known)}; pass the same output_names to both, and of a batch one point"
+            f"joint must be a JointSummary of the outputs {', '.join(rows)}, got "
+            f"{', '.join(names)}; pass what joint_summary(...) returns for the same output_names, "
+            f"of a batch for one point"
         )
 
 
@@ -252,7 +252,7 @@ def _table_class() -> Any:
 def _printed(table: Any) -> str:
     """The verdicts and the main numbers of a table of `summary`."""
     shown = table.iloc[:MOST_ROWS]
-    names = [", ".join(map(str, at)) if isinstance(at, tuple) else str(at) for at in shown.index]
+    names = [", ".join(map(str, k)) if isinstance(k, tuple) else str(k) for k in shown.index]
     width = min(max(map(len, [*names, "output"])), LONGEST_NAME)
     lines = [f"{'output':{width}}  verdict"]
     for name, words in zip(names, shown["verdict", "words"], strict=True):
@@ -272,68 +272,51 @@ def _printed(table: Any) -> str:
 
 def statistics(
     functions: OutputFunctions,
-    columns: Sequence[FloatArray],
+    sampled: PairedStatistics,
     levels: FloatArray,
     tails: FloatArray,
-    paired: PairedStatistics | None,
+    is_enough: NDArray[np.bool_],
 ) -> Table:
-    """Columns of moments, quantiles and tails, NaN if fewer than 100 draws are finite."""
+    """Columns of moments, quantiles and tails, NaN where draws are too few."""
     points = functions.values(np.concatenate([ndtri(levels), ndtri(tails), -ndtri(tails)]))
-    at = points[levels.size :]
+    quantiles, ends = np.split(points, [levels.size])
     # The masses are those beyond the rounded points, not the requested ones.
-    ends = functions.scores(at)
-    ends[tails.size :] *= -1
+    scores = functions.scores(ends)
+    scores[tails.size :] *= -1
     of = functions.distribution
-    moments = functions.each(of.mean, of.standard_deviation, of.skewness, of.excess_kurtosis)
-    analytic = np.vstack([moments, points[: levels.size], ndtr(ends)])
+    exact = functions.each(of.mean, of.standard_deviation, of.skewness, of.excess_kurtosis)
+    analytic = np.vstack([exact, quantiles, ndtr(scores)])
     names = [
         *MOMENTS,
         *(f"q{level:g}" for level in levels),
         *(f"{side}_tail_{level:g}" for side in ("lower", "upper") for level in tails),
     ]
-    found = np.full((2, len(names), len(columns)), np.nan)
-    estimates: list[Any]
-    if paired is not None:
-        of_pairs = at.reshape(-1, *paired.batch_shape, paired.num_outputs)
-        estimates = [getattr(paired, name) for name in MOMENTS]
-        estimates += [paired.quantile(levels), paired.exceedance(of_pairs)]
-        parts = [np.reshape(part[:2], (2, -1, len(columns))) for part in estimates]
-        found = np.concatenate(parts, axis=1)
-    for j, y in enumerate(columns):
-        if y.size < MINIMUM_DRAWS:
-            found[..., j] = np.nan
-        elif paired is None:
-            sample = WeightedSample.equal(y.size)
-            estimates = [statistic(sample, y) for statistic in MOMENTS.values()]
-            ends_beyond = of_draws.exceedances(sample, y, at[:, j])
-            estimates += [of_draws.quantiles(sample, y, levels), ends_beyond]
-            found[..., j] = np.hstack([np.reshape(part[:2], (2, -1)) for part in estimates])
+    shape = *sampled.batch_shape, sampled.num_outputs
+    estimates = [getattr(sampled, name) for name in MOMENTS]
+    estimates += [sampled.quantile(levels), sampled.exceedance(ends.reshape(-1, *shape))]
+    rows = [np.reshape(estimate[:2], (2, -1, is_enough.size)) for estimate in estimates]
+    draws, errors = np.where(is_enough, np.concatenate(rows, axis=1), np.nan)
     lower = slice(len(names) - 2 * tails.size, len(names) - tails.size)
-    found[0, lower] = 1 - found[0, lower]
-    values = dict(zip(VALUES, (analytic, found[0], analytic - found[0], found[1]), strict=True))
-    return {(name, kind): rows[i] for i, name in enumerate(names) for kind, rows in values.items()}
+    draws[lower] = 1 - draws[lower]
+    tables = zip(VALUES, (analytic, draws, analytic - draws, errors), strict=True)
+    return {(name, value): row for value, table in tables
+            for name, row in zip(names, table, strict=True)}  # fmt: skip
 
 
-def comparisons(
-    columns: Sequence[FloatArray], positions: Tails, paired: PairedStatistics | None
-) -> Table:
+def comparisons(positions: Tails, sampled: PairedStatistics) -> Table:
     """Columns of distances and of the PIT, NaN if they are not known, and counts of draws."""
-    found = np.full((len(columns), len(COMPARISONS)), np.nan)
-    transforms = positions.probabilities()
-    for j, column in enumerate(columns):
-        in_order = transforms[positions.is_finite[:, j], j]
-        # Too few draws, or a distribution with an invalid parameter.
-        if column.size < MINIMUM_DRAWS or np.isnan(in_order).any():
-            continue
-        distance = of_draws.kolmogorov_smirnov(in_order)
-        if paired is not None:
-            distance = paired.kolmogorov_smirnov(j, transforms[:, j])
-        found[j] = [*distance, uniformity_p_value(in_order)]
-    total, counts = len(transforms), positions.is_finite.sum(axis=0)
+    transforms, is_finite = positions.probabilities(), positions.is_finite
+    total, counts = len(transforms), is_finite.sum(axis=0)
+    compared = np.full((len(COMPARISONS), counts.size), np.nan)
+    for j in np.flatnonzero(counts >= MINIMUM_DRAWS).tolist():
+        uniform = transforms[is_finite[:, j], j]
+        if not np.isnan(uniform).any():  # of a distribution with an invalid parameter
+            distance = sampled.kolmogorov_smirnov(j, transforms[:, j])
+            compared[:, j] = *distance, uniformity_p_value(uniform)
     # NaN if there are none.
     outside = positions.is_outside.sum(axis=0) / np.where(counts > 0, counts, np.nan)
-    return dict(zip(COMPARISONS, found.T, strict=True)) | {
-        ("draws", "total"): np.full(len(columns), total),
+    return dict(zip(COMPARISONS, compared, strict=True)) | {
+        ("draws", "total"): np.full(counts.size, total),
         ("draws", "non_finite"): total - counts,
         ("draws", "outside_support"): outside,
     }

@@ -11,7 +11,7 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.diagnostics import arguments
 from nn_uq_dist.linearization import CorrectedLinearization
-from nn_uq_dist.sampling import PairedDraws, paired_statistics
+from nn_uq_dist.sampling import PairedEstimate, paired_statistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,47 +80,39 @@ def table(
     of_outputs = arguments.limits_of(limits, names)
     of_all = np.array(sorted({limit for limits in of_outputs for limit in limits}))
     arguments.require_distinct("limits", of_all)
-    known = arguments.as_levels("quantiles", quantiles)
+    levels = arguments.as_levels("quantiles", quantiles)
     pandas = checks.require_extra("pandas", "diagnostics.table")
-    dtype, rows = distribution.mean.dtype, distribution.batch_shape
-    columns = {"mean": distribution.mean, "sd": distribution.standard_deviation}
-    shares: list[Any] = [0.5, 0.5, *known]
-    for level in known:
+    dtype, shape_of_rows = distribution.mean.dtype, distribution.batch_shape
+    pairs: Any = marginals.pairs if isinstance(marginals, CorrectedLinearization) else None
+    sampled: Any = pairs and paired_statistics(pairs)
+    columns: dict[str, FloatArray] = {}
+
+    def add(title: str, values: Any, share: Any, estimate: PairedEstimate | None) -> None:
+        """Add a column, and that of its errors; NaN where no pair tells its share."""
+        columns[title] = np.broadcast_to(np.asarray(values, float), shape_of_rows).ravel()
+        if estimate is not None:
+            value, error = np.ravel(estimate.value), np.ravel(estimate.standard_error)
+            is_seen = np.minimum(share, 1 - share) * pairs.num_samples >= 1
+            errors = np.hypot(error, columns[title] - value)
+            columns[f"+- {title}"] = np.where(is_seen, errors, np.nan)
+
+    add("mean", distribution.mean, 0.5, sampled and sampled.mean)
+    add("sd", distribution.standard_deviation, 0.5, sampled and sampled.sd)
+    for level in levels:
         # By scores, as a level near one is rounded to it in single precision.
-        score = jnp.asarray(ndtri(level), dtype)
-        columns[f"q{level:.12g}"] = distribution.from_normal_score(score)
+        values = distribution.from_normal_score(jnp.asarray(ndtri(level), dtype))
+        add(f"q{level:.12g}", values, level, sampled and sampled.quantile(level))
     log_probability = distribution.log_sf if upper else distribution.log_cdf
     for limit in of_all:
         share = np.exp(np.asarray(log_probability(jnp.asarray(limit, dtype)), np.float64))
-        asked = np.resize([limit in limits for limits in of_outputs], rows)
-        shares.append(np.where(asked, share, np.nan))
-        columns[f"P({'>' if upper else '<'} {limit:g})"] = shares[-1]
-    values = {k: np.broadcast_to(np.asarray(v, float), rows) for k, v in columns.items()}
-    if isinstance(marginals, CorrectedLinearization):
-        values = _with_errors(values, shares, marginals.pairs, known, of_all, upper=upper)
-    values = {k: v.ravel() for k, v in values.items()}
-    return pandas.DataFrame(values, index=arguments.row_index(shape[:-1], names))
-
-
-def _with_errors(
-    values: dict[str, FloatArray],
-    shares: list[Any],
-    pairs: PairedDraws,
-    levels: FloatArray,
-    limits: FloatArray,
-    *,
-    upper: bool,
-) -> dict[str, FloatArray]:
-    """The columns, each followed by that of its errors; NaN where no pair tells a share."""
-    statistics = paired_statistics(pairs)
-    found: dict[str, FloatArray] = {}
-    seen = [statistics.mean, statistics.sd, *map(statistics.quantile, levels)]
-    for limit in limits:
-        beyond = statistics.exceedance(limit)
-        seen.append(beyond if upper else beyond._replace(value=1 - beyond.value))
-    for (title, value), share, estimate in zip(values.items(), shares, seen, strict=True):
-        of_pairs, own_error = (part.reshape(value.shape) for part in estimate[:2])
-        error = np.hypot(own_error, value - of_pairs)
-        is_seen = np.minimum(share, 1 - np.asarray(share)) * pairs.num_samples >= 1
-        found |= {title: value, f"+- {title}": np.where(is_seen, error, np.nan)}
-    return found
+        is_asked = np.resize([limit in limits for limits in of_outputs], shape_of_rows)
+        beyond = sampled and sampled.exceedance(limit)
+        if beyond and not upper:
+            beyond = beyond._replace(value=1 - beyond.value)
+        add(
+            f"P({'>' if upper else '<'} {limit:g})",
+            np.where(is_asked, share, np.nan),
+            share,
+            beyond,
+        )
+    return pandas.DataFrame(columns, index=arguments.row_index(shape[:-1], names))

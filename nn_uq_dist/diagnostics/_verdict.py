@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 MOMENTS_IN_WORDS = ("mean", "sd", "skewness")
+# Quantiles and tails that are looked at, whatever a table shows.
+LEVELS, TAILS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99), (0.001, 0.01)
 # Moments: a difference counts beyond this many standard errors; by chance once in 370.
 MOMENT_STANDARD_ERRORS = 3.0
 # Quantiles, tails, kurtosis and PIT: they are many, and their standard errors scatter more, so a
@@ -103,7 +106,7 @@ def _features(
 
     Quantiles, tails, kurtosis and PIT are named only if the moments and the support show nothing.
     """
-    found = {}
+    features = {}
     sd, skewness = row["sd", "monte_carlo"], row["skewness", "analytic"]
 
     def counts(statistic: str, most_errors: float = MOMENT_STANDARD_ERRORS) -> bool:
@@ -115,20 +118,22 @@ def _features(
         ratio = row["sd", "analytic"] / sd
         side = "wide" if ratio > 1 else "narrow"
         size = f"{ratio:.2g} times" if ratio > 10 else _percent(abs(ratio - 1))
-        found[f"sd {size} too {side}"] = SD_DISTANCE * abs(ratio - 1) * root
+        features[f"sd {size} too {side}"] = SD_DISTANCE * abs(ratio - 1) * root
     if counts("mean"):
         shift = -row["mean", "error"] / sd
         sum_of_all = f", together by {shift * root:+.2g} sd" if root > 1 else ""
-        found[f"draws shifted by {shift:+.2g} sd{sum_of_all}"] = MEAN_DISTANCE * abs(shift) * root
+        features[f"draws shifted by {shift:+.2g} sd{sum_of_all}"] = (
+            MEAN_DISTANCE * abs(shift) * root
+        )
     off = abs(row["skewness", "error"])
     if counts("skewness") and off > NEGLIGIBLE_SKEWNESS:
         instead = f" instead of {skewness:+.2g}" if abs(skewness) > NEGLIGIBLE_SKEWNESS else ""
         words = f"draws skewed ({row['skewness', 'monte_carlo']:+.2g}{instead})"
-        found[words] = SKEWNESS_DISTANCE * off
+        features[words] = SKEWNESS_DISTANCE * off
     if (outside := row["draws", "outside_support"]) > 0:
-        found[f"{_percent(outside)} of the draws beyond the support"] = 0.0
-    if found:
-        return found
+        features[f"{_percent(outside)} of the draws beyond the support"] = 0.0
+    if features:
+        return features
     names = [name for name, value in row if value == "error" and name not in MOMENTS_IN_WORDS]
     others = [n.replace("_", " ") for n in names if counts(n, OTHER_STANDARD_ERRORS)]
     differ = "differs" if len(others) == 1 else "differ"
@@ -192,8 +197,6 @@ def correlation_words(
     difference: np.ndarray, standard_error: np.ndarray, names: Sequence[str], eps: float
 ) -> str:
     """What to say if correlations of draws and tangent differ by more than chance and `eps`."""
-    from scipy.special import ndtri
-
     above = np.triu(np.ones(difference.shape, bool), 1)
     size = np.abs(difference)
     with np.errstate(divide="ignore"):

@@ -72,11 +72,11 @@ def as_marginals(
             f"marginals must have batch shape {'(..., N_y)' if batched else '(N_y,)'} and no event "
             f"shape, got batch shape {shape} and event shape {event_shape}; {remedy}"
         )
-    found = as_output_distribution(distribution, "marginals")
+    outputs = as_output_distribution(distribution, "marginals")
     if len(shape) > 1:
         in_a_row = np.unravel_index(np.arange(math.prod(shape)), shape)
-        found = as_output_distribution(distributions.batch_entries(found, in_a_row))
-    return found, shape or (1,)
+        outputs = as_output_distribution(distributions.batch_entries(outputs, in_a_row))
+    return outputs, shape or (1,)
 
 
 def _of_model(model: HasMarginals) -> Any:
@@ -117,26 +117,26 @@ def as_joint_marginals(joint: object, num_outputs: int) -> OutputDistribution:
 
 def _marginals_of(name: str, joint: JointDistribution) -> OutputDistribution:
     """Raise if the scores have a mean other than 0: the marginals are then not those of draws."""
-    own = as_output_distribution(joint.marginals)
-    off = np.asarray(joint.mean, np.float64) - np.asarray(own.mean, np.float64)
-    if np.any(np.abs(off) > 1e-3 * np.asarray(own.standard_deviation)):
+    marginals = as_output_distribution(joint.marginals)
+    off = np.asarray(joint.mean, np.float64) - np.asarray(marginals.mean, np.float64)
+    if np.any(np.abs(off) > 1e-3 * np.asarray(marginals.standard_deviation)):
         raise ValueError(
             f"{name} must have the distributions of its single outputs as marginals, got "
             f"{type(joint).__name__}, whose marginals have other means; compare its draws instead"
         )
-    return own
+    return marginals
 
 
-def as_model(linearization: object, remedy: str | None = None) -> LinearModel:
-    """Return the model after a check of its type; with the remedy for a batch, of its shape."""
+def as_model(linearization: object, *, batched: bool = False) -> LinearModel:
+    """Return the model after a check of its type, and that it is of one point if not `batched`."""
     if not isinstance(linearization, LinearModel):
         raise TypeError(
             f"linearization must be a Linearization or another LinearModel, got "
             f"{type(linearization).__name__}; pass linearize(network, f)"
         )
-    if remedy and linearization.batch_shape:
+    if linearization.batch_shape and not batched:
         raise ValueError(
-            f"linearization must have no batch shape, got {linearization.batch_shape}; {remedy}"
+            f"linearization must have no batch shape, got {linearization.batch_shape}; {ONE_POINT}"
         )
     return linearization
 
@@ -150,24 +150,16 @@ def as_draws(model: object, draws: NetworkDraws, shape: tuple[int, ...]) -> NDAr
     if isinstance(draws, PairedDraws):
         _require_same_input(getattr(model, "input", None), draws.linearization.input)
         draws = draws.network
-    if isinstance(draws, Mapping):
-        raise TypeError(
-            f"draws must be one array, got a {type(draws).__name__}; pass what monte_carlo "
-            f"returns, or numpy.stack([draws[name] for name in names], axis=-1)"
-        )
     values = np.asarray(draws)
     checks.require_order("draws", draws, names_of_outputs(model, None, shape[-1]))
     if shape[-1] == 1 and values.shape[1:] == shape[:-1]:
         values = values[..., None]
     if values.shape[1:] != shape:
-        hint = "pass what monte_carlo returns, one row per draw"
-        if len(shape) == 1 and values.ndim > 2:
-            hint = ONE_POINT
-        elif values.ndim == 2 and values.shape[:1] == shape:
-            hint = "pass its transpose"
-        kind = "(n, N_y)" if len(shape) == 1 else "(n, ..., N_y)"
         wanted = ", ".join(["n", *map(str, shape)])
-        raise ValueError(f"draws must have shape {kind} = ({wanted}), got {values.shape}; {hint}")
+        raise ValueError(
+            f"draws must have shape (n, ..., N_y) = ({wanted}), got {values.shape}; pass one row "
+            f"per draw, as monte_carlo returns; of a batch, {ONE_POINT}"
+        )
     if len(values) < MINIMUM_DRAWS:
         raise ValueError(
             f"draws must hold at least {MINIMUM_DRAWS} rows, got {len(values)}; "
@@ -181,13 +173,13 @@ def as_draws(model: object, draws: NetworkDraws, shape: tuple[int, ...]) -> NDAr
     return values
 
 
-def _require_same_input(mine: Any, other: Any) -> None:
+def _require_same_input(of_model: Any, of_pairs: Any) -> None:
     """Raise if pairs were drawn from another input than that of the model, which may have none."""
-    if mine is None:
+    if of_model is None:
         return
     first, second = (
-        np.array(np.broadcast_arrays(part.mean, part.standard_deviation), float)
-        for part in (mine, other)
+        np.array(np.broadcast_arrays(f.mean, f.standard_deviation), float)
+        for f in (of_model, of_pairs)
     )
     # A model of one's own may have the same input in another type.
     if first.shape != second.shape or (abs(first - second) > 1e-3 * first[1]).any():
@@ -206,34 +198,32 @@ def is_made_of(model: object, draws: NetworkDraws) -> bool:
     pairs = getattr(model, "pairs", None)
     if not isinstance(pairs, PairedDraws):
         return False
-    compared: tuple[Any, Any] = draws, pairs.network
+    arrays: tuple[Any, Any] = draws, pairs.network
     if isinstance(draws, PairedDraws):  # finite, whatever the network returns
-        compared = draws.base_inputs, pairs.base_inputs
-    arrays = (np.asarray(part, np.float64)[: pairs.num_samples] for part in compared)
-    found, own = (array.reshape(len(array), -1) for array in arrays)
-    if own.shape[1:] != found.shape[1:]:
+        arrays = draws.base_inputs, pairs.base_inputs
+    count = min(map(len, arrays))
+    compared, fitted = (
+        np.asarray(array, np.float64)[:count].reshape(count, -1) for array in arrays
+    )
+    if fitted.shape != compared.shape:
         return False
-    own = own[: len(found)]
-    small = 1e-3 * np.nanstd(np.where(np.isfinite(own), own, np.nan), axis=0)
+    small = 1e-3 * np.nanstd(np.where(np.isfinite(fitted), fitted, np.nan), axis=0)
     # Where most outputs are equal, those of other draws are, too.
     off, by_chance = (
-        np.mean(~np.isclose(own, other, 0, small, equal_nan=True))
-        for other in (found, np.roll(found, 1, axis=0))
+        np.mean(~np.isclose(fitted, other, 0, small, equal_nan=True))
+        for other in (compared, np.roll(compared, 1, axis=0))
     )
     return bool(off <= 0.1 * by_chance)
 
 
-def finite_draws(draws: NDArray[Any], names: Sequence[str]) -> list[FloatArray]:
-    """Return the sorted finite draws of each output in float64, and warn if others are left out."""
-    numbers = (column.astype(np.float64) for column in draws.T)
-    columns = [np.sort(column[np.isfinite(column)]) for column in numbers]
-    counts = zip(names, (len(draws) - column.size for column in columns), strict=True)
+def warn_of_left_out(draws: NDArray[Any], names: Sequence[str]) -> None:
+    """Warn if draws of outputs are not finite."""
+    counts = zip(names, (~np.isfinite(draws)).sum(axis=0).tolist(), strict=True)
     if left_out := [f"{name}: {count}" for name, count in counts if count]:
         checks.warn(
             f"some of {len(draws)} draws are NaN or infinite, or beyond 1e150, and are left out "
             f"({', '.join(left_out)})"
         )
-    return columns
 
 
 def complete_rows(draws: NDArray[Any]) -> NDArray[Any]:
@@ -253,11 +243,11 @@ def names_of_outputs(model: object, names: Sequence[str] | None, count: int) -> 
 
 
 def as_names(
-    kind: str, names: Sequence[str] | None, count: int, own: Sequence[str] | None = None
+    kind: str, names: Sequence[str] | None, count: int, keys: Sequence[str] | None = None
 ) -> list[str]:
     """Return one unique name for each output or input, from the argument `<kind>_names`.
 
-    Without `names` they are its `own` ones, from the structure that outputs or inputs come in, else
+    Without `names` they are the `keys` of the structure that outputs or inputs come in, else
     ``y[0]``, ``y[1]``, ... for outputs, ``f[0]``, ... for inputs.
     """
     if isinstance(names, str):
@@ -265,7 +255,7 @@ def as_names(
             f"{kind}_names must be a sequence of names, got the string {names!r}; pass a list"
         )
     letter = "y" if kind == "output" else "f"
-    defaults = own or [f"{letter}[{j}]" for j in range(count)]
+    defaults = keys or [f"{letter}[{j}]" for j in range(count)]
     texts = [str(name) for name in (defaults if names is None else names)]
     if len(texts) != count:
         raise ValueError(
@@ -276,9 +266,9 @@ def as_names(
         raise ValueError(
             f"{kind}_names must differ, got {', '.join(repeated)} more than once; rename them"
         )
-    if own and texts != list(own) and set(texts) == set(own):
+    if keys and texts != list(keys) and set(texts) == set(keys):
         raise ValueError(
-            f"{kind}_names must be in the order of the {kind}s, {', '.join(own)}, got "
+            f"{kind}_names must be in the order of the {kind}s, {', '.join(keys)}, got "
             f"{', '.join(texts)}; leave {kind}_names out: these are their names anyway"
         )
     return texts
@@ -305,29 +295,29 @@ def require_distinct(name: str, values: FloatArray) -> None:
         )
 
 
-def by_output[T](argument: str, given: T | Mapping[str, T], names: Sequence[str]) -> list[T | None]:
-    """What is given for each output: one thing for all, or a dict for some, by name."""
-    if not isinstance(given, Mapping):
-        return [given] * len(names)
-    if unknown := [name for name in given if name not in names]:
+def by_output[T](
+    argument: str, values: T | Mapping[str, T], names: Sequence[str]
+) -> list[T | None]:
+    """A value for each output: one for all, or those of a dict by name."""
+    if not isinstance(values, Mapping):
+        return [values] * len(names)
+    if unknown := [name for name in values if name not in names]:
         raise ValueError(
             f"{argument} must be those of outputs {', '.join(names)}, got the name {unknown[0]!r}; "
             f"pass a dict of these names, or {argument} for all outputs"
         )
-    return [given.get(name) for name in names]
+    return [values.get(name) for name in names]
 
 
 def limits_of(limits: Limits | None, names: Sequence[str]) -> list[list[float]]:
     """The limits of each output."""
-    found = []
-    for name, own in zip(names, by_output("limits", limits, names), strict=True):
+    of_outputs = []
+    for name, limit in zip(names, by_output("limits", limits, names), strict=True):
         argument = f"limits[{name!r}]" if isinstance(limits, Mapping) else "limits"
-        values = np.ravel(checks.as_numeric(argument, np.empty(0) if own is None else own))
-        if not np.isfinite(values).all():
-            bad = values[~np.isfinite(values)][0]
-            raise ValueError(f"{argument} must be finite numbers, got {bad}; leave it out")
-        found.append(values.astype(np.float64).tolist())
-    return found
+        values = np.ravel(checks.as_numeric(argument, np.empty(0) if limit is None else limit))
+        checks.require_finite(argument, values, "leave it out")
+        of_outputs.append(values.astype(np.float64).tolist())
+    return of_outputs
 
 
 def point_coordinates(batch_shape: Sequence[int]) -> dict[str, range]:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 from tqdm import tqdm
 
 from nn_uq_dist.basics.chunks import in_padded_chunks
@@ -112,8 +113,6 @@ class Tails:
 
     def probabilities(self) -> FloatArray:
         """The probability integral transform ``F(x)``, 2.2e-16 or more from 0 and 1; else NaN."""
-        from scipy.special import ndtr
-
         tail = np.maximum(ndtr(-np.abs(self.scores)), CLIP)
         return np.where(self.scores > 0, 1 - tail, tail)
 

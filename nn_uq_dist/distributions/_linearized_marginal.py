@@ -196,10 +196,11 @@ class LinearizedMarginal(OutputDistribution):
         >>> print(output.log_interval(7.999, 8.001).round(2))  # 8.4 standard deviations out
         -86.2
         """
-        low, high = (self._centered(self._fitting(n, v)) for n, v in (("low", low), ("high", high)))
-        _, weights, scale = self._of_one_type
-        logs = _log_interval(low, high, weights, scale)
-        return jnp.where(low <= high, logs, jnp.nan)
+        start, stop = (
+            self._centered(self._fitting(name, end)) for name, end in (("low", low), ("high", high))
+        )
+        logs = _log_interval(start, stop, *self._of_one_type[1:])
+        return jnp.where(start <= stop, logs, jnp.nan)
 
     def icdf(self, q: ArrayLike) -> Array:
         """Quantile function; lower tail probabilities such as 1e-30 are resolved.

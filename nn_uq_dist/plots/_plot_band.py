@@ -105,8 +105,9 @@ def plot_band(
     (axis,) = _shared.panels("plot_band", 1, ax, inches=(PAGE_INCHES, 3.4))
     origin = shown.functions.mean if deviation else 0.0
     quantiles = [shown.bands() - origin]
-    if found := [np.quantile(y if y.size else [np.nan], _shared.LEVELS) for y in shown.columns]:
-        quantiles.append(np.transpose(found) - origin)
+    if shown.draws is not None:
+        of_draws = [np.quantile(y if y.size else [np.nan], _shared.LEVELS) for y in shown.columns]
+        quantiles.append(np.transpose(of_draws) - origin)
     if x is None:
         _draw_bars(axis, positions, shown.word, quantiles)
         ticks, places = shown.names if isinstance(units, str) else shown.labels, shown.names
@@ -114,7 +115,7 @@ def plot_band(
         axis.set_xlim(-0.6, len(positions) - 0.4)
     else:
         _draw_bands(axis, positions, shown.word, quantiles)
-        places = [f"{at:g}" for at in positions]
+        places = [f"{position:g}" for position in positions]
     axis.margins(y=0.12)
     _add_limits(axis, shown, positions, places)
     lines = [f"{kind} {name}: {n}" for j, name in enumerate(shown.names) for n in shown.notes(j)]
@@ -146,16 +147,16 @@ def _draw_bars(axis: Axes, x: FloatArray, word: str, quantiles: list[FloatArray]
     words = f"{_shared.MEDIAN} (dot), {_shared.INNER} (thick), {_shared.OUTER} (thin)"
     names = f"{word}: {words}", "the same of the draws"
     for k, values in enumerate(quantiles):
-        at, color = x + BESIDE * (2 * k - len(quantiles) + 1), (BLUE, GRAY)[k]
-        axis.plot(at, values[2], "o", color=color, mfc="white", ms=4, zorder=3)
-        axis.vlines(at, values[0], values[4], color, lw=1)
-        axis.vlines(at, values[1], values[3], color, lw=3.5, label=names[k])
+        beside, color = x + BESIDE * (2 * k - len(quantiles) + 1), (BLUE, GRAY)[k]
+        axis.plot(beside, values[2], "o", color=color, mfc="white", ms=4, zorder=3)
+        axis.vlines(beside, values[0], values[4], color, lw=1)
+        axis.vlines(beside, values[1], values[3], color, lw=3.5, label=names[k])
 
 
 def _add_limits(axis: Axes, shown: Shown, positions: FloatArray, names: Sequence[str]) -> None:
     """Draw a line for each limit at the places that have it, with the largest probability."""
-    for k, limit in enumerate(sorted({limit for own in shown.limits for limit in own})):
-        places = np.flatnonzero([limit in own for own in shown.limits])
+    for k, limit in enumerate(sorted({limit for limits in shown.limits for limit in limits})):
+        places = np.flatnonzero([limit in limits for limits in shown.limits])
         scores = shown.scores_at(limit)[places]
         is_upper = np.median(scores) > 0
         beyond = ndtr(-scores if is_upper else scores)
@@ -170,8 +171,8 @@ def _add_limits(axis: Axes, shown: Shown, positions: FloatArray, names: Sequence
         if places.size == positions.size:
             axis.axhline(limit, color=_shared.VERMILION, lw=1.2)
         else:
-            at = positions[places]
-            axis.hlines(np.full(at.size, limit), at - 0.4, at + 0.4, _shared.VERMILION, lw=1.2)
+            x = positions[places]
+            axis.hlines(np.full(x.size, limit), x - 0.4, x + 0.4, _shared.VERMILION, lw=1.2)
         # Above the axes, where nothing is drawn.
         axis.annotate(
             text, (1, 1), xycoords="axes fraction", xytext=(0, 3 + 11 * k),

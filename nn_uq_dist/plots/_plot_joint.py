@@ -110,9 +110,9 @@ def plot_joint(
     """
     distribution: Any = model
     if not isinstance(model, JointDistribution):
-        own = arguments.as_model(model, arguments.ONE_POINT)
-        output_names = arguments.names_of_outputs(own, output_names, own.num_outputs)
-        distribution = _joint_of(model)
+        linear = arguments.as_model(model)
+        output_names = arguments.names_of_outputs(linear, output_names, linear.num_outputs)
+        distribution = _joint_of(linear)
     shown = _shared.prepare(distribution, draws, outputs, output_names, units=units)
     size = len(shown.names)
     fractions = np.sort(arguments.as_levels("masses", masses)).tolist()
@@ -277,8 +277,7 @@ def kernel_region(points: FloatArray, masses: Sequence[float], names: Sequence[s
     )
     width = (high - low) / cells
     smooth = gaussian_filter(counts, bandwidth / width, mode="constant")
-    smooth /= len(points) * np.prod(width) * np.prod(np.diag(factor))
-    smooth = _bordered(smooth)
+    smooth = _bordered(smooth / (len(points) * np.prod(width) * np.prod(np.diag(factor))))
     middles = [(edge[1:] + edge[:-1]) / 2 for edge in edges]
     levels = mass_levels(smooth, counts / len(points), masses)
     return Region(*skewed(middles, center, factor), smooth, levels)

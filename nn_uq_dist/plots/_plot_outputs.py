@@ -18,7 +18,7 @@ POINTS_PER_TAIL = 12
 # Smallest probability of a figure without draws.
 SMALLEST = 1e-6
 # Of intervals of tails and bands of calibration.
-COVERAGE = 0.95
+LEVEL = 0.95
 DRAWN_RANKS = 1000
 
 
@@ -90,17 +90,17 @@ def plot_marginals(
     (x, density), bands = shown.densities, shown.bands()
     for j, axis in enumerate(axes):
         for (a, b), color, name in (((0, 4), PALE, _shared.OUTER), ((1, 3), SKY, _shared.INNER)):
-            at = np.linspace(bands[a, j], bands[b, j], 101)
-            heights = np.interp(at, x[:, j], density[:, j])
-            axis.fill_between(at, heights, color=color, lw=0, label=name)
+            inside = np.linspace(bands[a, j], bands[b, j], 101)
+            heights = np.interp(inside, x[:, j], density[:, j])
+            axis.fill_between(inside, heights, color=color, lw=0, label=name)
         shown.draw_density(axis, j)
         top = np.interp(bands[2, j], x[:, j], density[:, j])
         axis.vlines(bands[2, j], 0, top, BLUE, linestyles="dashed", lw=1, label=_shared.MEDIAN)
         axis.set_ylim(0, axis.dataLim.ymax * (1.06 + shown.room(j)))
         shown.describe(axis, j)
     axes[0].set_ylabel("density")
-    side = "left" if sum(shown.free_part(axes[0])) <= 1 else "right"
-    return _shared.finished(axes, ax, loc=f"center {side}")
+    is_left = np.sign(np.subtract(shown.limits[0], np.mean(axes[0].get_xlim()))).sum() < 0
+    return _shared.finished(axes, ax, loc=f"center {'right' if is_left else 'left'}")
 
 
 def plot_tails(
@@ -164,26 +164,19 @@ def plot_tails(
             column = shown.columns[j]
             low, high = min(low, column[0]), max(high, column[-1])
             sides = [np.linspace(middle, end, POINTS_PER_TAIL + 1)[1:] for end in (low, high)]
-            known = [tail_shares(column, at, is_upper=k == 1) for k, at in enumerate(sides)]
-            (share, least, most), at = np.hstack(known), np.hstack(sides)
+            shares = [tail_shares(column, x, is_upper=k == 1) for k, x in enumerate(sides)]
+            (share, least, most), x = np.hstack(shares), np.hstack(sides)
             seen, none = ~np.isnan(share), np.isnan(share)
-            axis.vlines(at[seen], np.maximum(least, floor)[seen], most[seen], GRAY, lw=1)
-            name = f"draws, {100 * COVERAGE:g}% interval"
-            axis.plot(at, share, "o", color=GRAY, ms=3.5, label=name)
-            axis.plot(at[none], most[none], ls="", marker=7, color=GRAY, label="no draw: at most")
+            axis.vlines(x[seen], np.maximum(least, floor)[seen], most[seen], GRAY, lw=1)
+            name = f"draws, {100 * LEVEL:g}% interval"
+            axis.plot(x, share, "o", color=GRAY, ms=3.5, label=name)
+            axis.plot(x[none], most[none], ls="", marker=7, color=GRAY, label="no draw: at most")
         ticks = [10.0**k for k in range(math.ceil(math.log10(floor)), 1)]  # but none above 1
         axis.set(yscale="log", ylim=(floor, floor ** -shown.room(j)), yticks=ticks)
         axis.minorticks_off()
         shown.describe(axis, j)
     axes[0].set_ylabel("probability of less (left),\nof more (right)")
-    # Below the curve, beside a limit.
-    left, right = shown.free_part(axes[0])
-    side, place = "center", 0.5
-    if 0.5 < right < 0.75:
-        side, place = "right", right
-    elif 0.25 < left < 0.5:
-        side, place = "left", left
-    return _shared.finished(axes, ax, loc=f"lower {side}", bbox_to_anchor=(place, 0.0))
+    return _shared.finished(axes, ax, loc="lower center")  # below the curve
 
 
 def plot_calibration(
@@ -257,11 +250,11 @@ def plot_calibration(
     is_own = is_made_of(model, draws)
     counts = np.array([column.size for column in shown.columns])
     curves = [ecdf_difference(transforms[:n, j]) for j, n in enumerate(counts)]
-    bands = np.sqrt(math.log(2 / (1 - COVERAGE)) / (2 * counts))
+    bands = np.sqrt(math.log(2 / (1 - LEVEL)) / (2 * counts))
     tops = [max(np.abs(curve[1]).max(), band) for curve, band in zip(curves, bands, strict=True)]
     for j, (axis, curve, band) in enumerate(zip(axes, curves, bands, strict=True)):
         peak = curve[:, np.abs(curve[1]).argmax()]
-        axis.axhspan(-band, band, color=PALE, lw=0, label=f"{100 * COVERAGE:g}% band")
+        axis.axhspan(-band, band, color=PALE, lw=0, label=f"{100 * LEVEL:g}% band")
         axis.axhline(0, color="black", ls=":", lw=0.8)
         axis.plot(*curve, color=BLUE, lw=1.3, label="difference")
         axis.plot(*peak, "o", color=VERMILION, ms=4.5, label="largest")
@@ -280,11 +273,11 @@ def plot_calibration(
 
 
 def tail_shares(
-    column: FloatArray, at: FloatArray, *, is_upper: bool
+    column: FloatArray, values: FloatArray, *, is_upper: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Shares of sorted draws beyond values, NaN where there are none, and their intervals."""
-    total, tail = column.size, (1 - COVERAGE) / 2
-    count = np.searchsorted(column, at, side="right" if is_upper else "left")
+    total, tail = column.size, (1 - LEVEL) / 2
+    count = np.searchsorted(column, values, side="right" if is_upper else "left")
     count = total - count if is_upper else count
     # NaN where all draws, or none, lie beyond.
     low = np.nan_to_num(betaincinv(count, total - count + 1, tail), nan=0.0)

@@ -73,10 +73,10 @@ def plot_sensitivity(
         columns = as_names("input", input_names, len(model.input_names), model.input_names)
         values, is_additive, kind = np.maximum(model.first_order, 0.0), False, "network"
     else:
-        point = as_model(model, "take one point: linearization[i]")
-        found = sensitivity(point, input_names=input_names, output_names=output_names)
-        names, columns = (found[axis].values.tolist() for axis in found.dims)
-        values, is_additive = found.values, bool(found.attrs["additive"])
+        point = as_model(model)
+        indices = sensitivity(point, input_names=input_names, output_names=output_names)
+        names, columns = (indices[axis].values.tolist() for axis in indices.dims)
+        values, is_additive = indices.values, bool(indices.attrs["additive"])
         kinds = {Linearization: "linearized", CorrectedLinearization: "corrected"}
         kind = kinds.get(type(model), "model")
     places = _shared.as_places(outputs, names)

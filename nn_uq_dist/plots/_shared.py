@@ -1,7 +1,6 @@
 """What figures share: the shown outputs with draws and limits; axes, legends, and names on axes."""
 
 import dataclasses
-import itertools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -133,12 +132,6 @@ class Shown:
             )  # fmt: skip
         add_note(axis, self.notes(j))
 
-    def free_part(self, axis: Axes) -> tuple[float, float]:
-        """Ends of the widest part of the first panel without a limit, in shares of its width."""
-        low, high = axis.get_xlim()
-        ends = sorted([0.0, 1.0, *((limit - low) / (high - low) for limit in self.limits[0])])
-        return max(itertools.pairwise(ends), key=lambda part: part[1] - part[0])
-
     def limit_words(self, limit: float, j: int) -> str:
         """The smaller of the probabilities above and below a limit, and the share of the draws."""
         score = self.scores_at(limit)[j]
@@ -149,10 +142,9 @@ class Shown:
             limit = float(self.draws.dtype.type(limit))
         share = float(np.mean(column > limit if score > 0 else column < limit))
         error = NUM_ERRORS * math.sqrt(share * (1 - share) / column.size)
-        # To the first digit of the error.
-        decimals = max(-math.floor(math.log10(error)), 0) if error else 6
-        if decimals > 5:
-            return f"{words}\ndraws {share:.2g}" + (f" ± {error:.1g}" if error else "")
+        if not error:
+            return f"{words}\ndraws {share:.2g}"
+        decimals = max(-math.floor(math.log10(error)), 0)  # to the first digit of the error
         return f"{words}\ndraws {share:.{decimals}f} ± {error:.{decimals}f}"
 
     def require_enough(self) -> None:
@@ -185,7 +177,7 @@ def prepare(
     names = arguments.names_of_outputs(model, output_names, shape[-1])
     places = as_places(outputs, names)
     of_limits, of_labels = arguments.limits_of(limits, names), labels_of(names, units)
-    own_limits, labels = [of_limits[k] for k in places], [of_labels[k] for k in places]
+    shown_limits, labels = [of_limits[k] for k in places], [of_labels[k] for k in places]
     names, output = [names[k] for k in places], None
     if len(shape) > 1:
         if len(shape) > 2 or len(places) != 1:
@@ -194,7 +186,8 @@ def prepare(
                 f"{len(places)} outputs of batch shape {shape}; pass outputs=[0], or take model[i]"
             )
         (output,), count = labels, shape[0]
-        own_limits, places = own_limits * count, [k * shape[1] + places[0] for k in range(count)]
+        shown_limits *= count
+        places = [k * shape[1] + places[0] for k in range(count)]
         names = labels = [str(k) for k in range(count)]
         if point_names is not None:
             names = labels = arguments.as_names("point", point_names, count)
@@ -205,9 +198,12 @@ def prepare(
             distributions.batch_entries(distribution, np.array(places))
         )
     values = None if draws is None else arguments.as_draws(model, draws, shape)[:, places]
-    finite = [] if values is None else arguments.finite_draws(values, names)
+    finite = []
+    if values is not None:
+        arguments.warn_of_left_out(values, names)
+        finite = [np.sort(y[np.isfinite(y)]).astype(np.float64) for y in values.T]
     functions = OutputFunctions(distribution)
-    return Shown(functions, places, names, labels, own_limits, output, values, finite)
+    return Shown(functions, places, names, labels, shown_limits, output, values, finite)
 
 
 def as_places(outputs: Outputs | None, names: Sequence[str]) -> list[int]:
@@ -260,12 +256,14 @@ def panels(
     return axes
 
 
-def finished(axes: Sequence[Axes], ax: Any, handles: Sequence[Any] = (), **place: Any) -> Figure:
+def finished(
+    axes: Sequence[Axes], ax: Any, handles: Sequence[Any] = (), loc: Any = "best"
+) -> Figure:
     """Put the legend above a new figure, or into the first of the given axes; return the figure."""
     figure: Any = axes[0].get_figure(root=True)
     handles = handles or axes[0].get_legend_handles_labels()[0]
     if ax is not None:
-        axes[0].legend(handles=handles, fontsize=SMALL, handlelength=1.2, **place)
+        axes[0].legend(handles=handles, loc=loc, fontsize=SMALL, handlelength=1.2)
         return figure
     longest = max(len(str(handle.get_label())) for handle in handles)
     fitting = int(figure.get_size_inches()[0] / (0.7 + 0.075 * longest))

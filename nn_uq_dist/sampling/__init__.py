@@ -4,9 +4,10 @@
 `_monte_carlo.py` first: plain draws, some at a time. `_paired_draws.py` sends the inputs
 through the linearization as well.
 Statistics are those of a weighted sample (`weighted_sample.py`), whose weights are equal for plain
-draws and calibrated to what is known of the linear outputs for pairs: moments there, and
-probabilities, quantiles and distances in `distribution_functions.py`. `_paired_statistics.py`
-collects them for pairs; `_win_probabilities.py` estimates which output is the largest.
+draws and calibrated to what is known of the linear outputs for pairs (`_linear_control.py`):
+moments there, and probabilities, quantiles and distances in `distribution_functions.py`.
+`_paired_statistics.py` collects them; `_win_probabilities.py` estimates which output is the
+largest.
 """
 
 from nn_uq_dist.sampling._monte_carlo import monte_carlo as monte_carlo

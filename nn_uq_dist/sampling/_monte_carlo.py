@@ -107,22 +107,17 @@ def monte_carlo(
     network, structure, dtype = checked_network(network, one)
 
     def outputs(source: Any, key: Array, index: Array) -> Array:
-        def at_one(value: Any) -> Array:
+        def outputs_of(value: Any) -> Array:
             return structure.ravel(network(value), dtype)
 
         for _ in range(1 + axes):
-            at_one = jax.vmap(at_one)
-        return at_one(jax.vmap(lambda i: draw(source, jax.random.fold_in(key, i)))(index))
+            outputs_of = jax.vmap(outputs_of)
+        return outputs_of(jax.vmap(lambda i: draw(source, jax.random.fold_in(key, i)))(index))
 
     num_inputs = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one))
+    width = math.prod(batch_shape) * max(num_inputs, structure.num_outputs)
     draws: np.ndarray = in_batches(
-        outputs,
-        source,
-        key,
-        num_samples,
-        width=math.prod(batch_shape) * max(num_inputs, structure.num_outputs),
-        batch_size=batch_size,
-        progress=progress,
+        outputs, source, key, num_samples, width=width, batch_size=batch_size, progress=progress
     )
     warn_nonfinite(draws)
     return draws
@@ -157,21 +152,20 @@ def in_batches(
     size = -(-num_samples // -(-num_samples // size))
     offsets = np.arange(size, dtype=np.uint32)
     run = compiled_once(function, source, key, offsets)
-    kept: Any = None
-    with tqdm(
-        total=num_samples, unit="draw", unit_scale=True, delay=2, disable=not progress
-    ) as bar:
+    results: Any = None
+    options: Any = {"unit": "draw", "unit_scale": True, "delay": 2, "disable": not progress}
+    with tqdm(total=num_samples, **options) as bar:
         for start in range(0, num_samples, size):
             rows = known_arrays(run(source, key, np.uint32(start) + offsets))
             count = min(size, num_samples - start)
-            if kept is None:
-                kept = jax.tree.map(
-                    lambda part: np.empty((num_samples, *part.shape[1:]), part.dtype), rows
+            if results is None:
+                results = jax.tree.map(
+                    lambda array: np.empty((num_samples, *array.shape[1:]), array.dtype), rows
                 )
-            for whole, part in zip(jax.tree.leaves(kept), jax.tree.leaves(rows), strict=True):
-                whole[start : start + count] = part[:count]
+            for whole, array in zip(jax.tree.leaves(results), jax.tree.leaves(rows), strict=True):
+                whole[start : start + count] = array[:count]
             bar.update(count)
-    return kept
+    return results
 
 
 def threefry(key: Array) -> Array:

@@ -178,13 +178,12 @@ def paired_draws(
     randomizations = _sequences(points, num_samples, num_randomizations)
     key = checks.as_key("key", key)
     cube = None
+    distribution = linearization.input
     if randomizations:
         if not checks.is_concrete(key):
             raise TypeError("key must be known for points='sobol', got a traced one; leave jit")
-        dimension = linearization.num_coordinates
-        cube = sobol_points(key, num_samples, randomizations, dimension)
-        cube = cube.astype(linearization.input.dtype)
-    distribution = linearization.input
+        cube = sobol_points(key, num_samples, randomizations, linearization.num_coordinates)
+        cube = cube.astype(distribution.dtype)
     flat = flat_network(network, distribution)
     if flat.num_outputs != linearization.num_outputs:
         raise ValueError(
@@ -208,20 +207,13 @@ def paired_draws(
         index = jnp.arange(num_samples, dtype=jnp.uint32)
         inputs, linear, outputs = pairs(source, threefry(key), index)
     else:
+        widest = max(distribution.num_inputs, flat.num_outputs)
+        width = math.prod(distribution.batch_shape) * widest
         inputs, linear, outputs = in_batches(
-            pairs,
-            source,
-            key,
-            num_samples,
-            width=math.prod(distribution.batch_shape)
-            * max(distribution.num_inputs, flat.num_outputs),
-            batch_size=batch_size,
-            progress=progress,
+            pairs, source, key, num_samples, width=width, batch_size=batch_size, progress=progress
         )
         warn_nonfinite(outputs)
-    return PairedDraws(
-        inputs, outputs, linear, linearization, key, num_randomizations=randomizations
-    )
+    return PairedDraws(inputs, outputs, linear, linearization, key, randomizations)
 
 
 def _sequences(points: Points, num_samples: int, wanted: int | None) -> int:

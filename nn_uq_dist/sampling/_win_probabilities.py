@@ -91,9 +91,7 @@ def win_probabilities(draws: Any, *, key: jax.Array | None = None) -> PairedEsti
         return _from_pairs(draws)
     if callable(getattr(draws, "sample_pairs", None)):
         share = _shares(draws, checks.as_key("key", key))
-        error = proportion_error(
-            WeightedSample.equal(_NUM_LINEAR), share * (1 - share) / _NUM_LINEAR
-        )
+        error = proportion_error(share * (1 - share) / _NUM_LINEAR, _NUM_LINEAR)
         return PairedEstimate(share, error, np.full(share.shape, float(_NUM_LINEAR)))
     wins = _wins(checks.as_numeric("draws", draws))
     return _estimate(wins, np.zeros_like(wins), 0, np.inf)
@@ -125,20 +123,20 @@ def _estimate(
     network: FloatArray, columns: FloatArray, num_randomizations: int, total: float
 ) -> PairedEstimate:
     """Probabilities from indicators ``(n, ..., N_y)``, with columns centered by `total` draws."""
-    found = []
-    for wins, part in zip(
-        *(np.moveaxis(x.reshape(len(x), -1, x.shape[-1]), 0, -1) for x in (network, columns)),
-        strict=True,
-    ):
-        often = np.sum(part > 0, axis=1) >= _FEWEST_WINS
-        used = np.full(len(network), True)
-        sample = WeightedSample.calibrated(part[often], used, num_randomizations)
+    used = np.full(len(network), True)
+    points = (
+        np.moveaxis(array.reshape(len(array), -1, array.shape[-1]), 0, -1)
+        for array in (network, columns)
+    )
+    estimates = []
+    for wins, controls in zip(*points, strict=True):
+        often = np.sum(controls > 0, axis=1) >= _FEWEST_WINS
+        sample = WeightedSample.calibrated(controls[often], used, num_randomizations)
         share, error, worth = proportion(sample, wins)
         explained = wins - wins.mean(axis=1, keepdims=True) - sample.residuals(wins)
         both = np.hypot(error, np.sqrt(explained.var(axis=1) / total))
-        found.append((share, both, worth * (error / both) ** 2))
-    of_all = np.swapaxes(found, 0, 1).reshape(3, *network.shape[1:])
-    return PairedEstimate(*of_all)
+        estimates.append((share, both, worth * (error / both) ** 2))
+    return PairedEstimate(*np.swapaxes(estimates, 0, 1).reshape(3, *network.shape[1:]))
 
 
 def _shares(model: Any, key: jax.Array) -> FloatArray:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.sampling.weighted_sample import Mask, PairedEstimate, WeightedSample
@@ -37,7 +38,7 @@ _ADDED_DRAWS, _ADDED_PAIRS = 2.0, 1.0
 # Points around a quantile, up to this many plain standard errors of its level away.
 _NUM_NEAR, _SPAN = 9, 3.0
 # The density at a quantile comes from the values this many standard errors to either side.
-_REACH = 2.0
+_NUM_ERRORS = 2.0
 # Draws of pairs at which distribution functions are compared.
 _NUM_POINTS = 64
 # Numbers of events and of columns at a time.
@@ -64,8 +65,6 @@ def conditional_columns(scores: FloatArray, y: FloatArray, used: Mask) -> Column
     Callable
         It returns an array of shape ``(p, n)``.
     """
-    from scipy.special import ndtr
-
     by_score = np.argsort(scores)
     order, in_order, ascending = by_score[used[by_score]], scores[by_score], np.sort(y[used])
     size = min(order.size, int(np.ceil(_WINDOW * order.size**0.6)))
@@ -81,14 +80,14 @@ def conditional_columns(scores: FloatArray, y: FloatArray, used: Mask) -> Column
         slope = np.sum(from_mean * value, axis=1) / np.maximum(np.sum(from_mean**2, axis=1), tiny)
         slope = np.maximum(slope, _LEAST_SLOPE * value.std(axis=1) + tiny)
         # Where lines through the draws attain the point: the residuals need no intercept.
-        at = np.sort(u + (points[:, None] - value) / slope[:, None], axis=1)[:, chosen]
-        ends = np.searchsorted(in_order, at, side="right")
+        roots = np.sort(u + (points[:, None] - value) / slope[:, None], axis=1)[:, chosen]
+        ends = np.searchsorted(in_order, roots, side="right")
         lengths = np.diff(ends, axis=1, prepend=0, append=scores.size)
-        levels = shares - ndtr(at).mean(axis=1)[:, None]
-        found = np.empty((points.size, scores.size))
-        for row, steps in zip(found, zip(levels, lengths, strict=True), strict=True):
+        levels = shares - ndtr(roots).mean(axis=1)[:, None]
+        predicted = np.empty((points.size, scores.size))
+        for row, steps in zip(predicted, zip(levels, lengths, strict=True), strict=True):
             row[by_score] = np.repeat(*steps)
-        return found
+        return predicted
 
     return columns
 
@@ -138,16 +137,16 @@ def proportion(
         One more column for each event, of mean value 0, that predicts its indicator.
     """
     share, left = _regressed(sample, events.astype(np.float64), columns)
-    error = proportion_error(sample, sample.error(left) ** 2)
-    count = sample.used.sum()
-    plain = proportion_error(sample, share * (1 - share) / count)
+    count, is_plain = int(sample.used.sum()), sample.num_columns == 0
+    error = proportion_error(sample.error(left) ** 2, count, is_plain=is_plain)
+    plain = proportion_error(share * (1 - share) / count, count, is_plain=is_plain)
     return PairedEstimate(share, error, count * (plain / error) ** 2)
 
 
-def proportion_error(sample: WeightedSample, variance: FloatArray) -> FloatArray:
+def proportion_error(variance: FloatArray, count: int, *, is_plain: bool = True) -> FloatArray:
     """Standard error of a proportion, never zero."""
-    added = _ADDED_PAIRS if len(sample.basis) else _ADDED_DRAWS
-    error: FloatArray = np.sqrt(variance + added / sample.used.sum() ** 2)
+    added = _ADDED_DRAWS if is_plain else _ADDED_PAIRS
+    error: FloatArray = np.sqrt(variance + added / count**2)
     return error
 
 
@@ -175,36 +174,38 @@ def quantiles(
     draws = y[sample.used]
     order = np.argsort(draws, kind="stable")
     draws, weights = draws[order], sample.weights[sample.used][order]
-    known = np.maximum.accumulate((np.cumsum(weights) - weights / 2) / weights.sum())
-    error = proportion_error(sample, levels * (1 - levels) / draws.size)
+    ranks = np.maximum.accumulate((np.cumsum(weights) - weights / 2) / weights.sum())
+    plain = levels * (1 - levels) / draws.size
+    error = proportion_error(plain, draws.size, is_plain=sample.num_columns == 0)
     worth = np.full(levels.shape, float(draws.size))
-    # A column for each level: levels of the draws, and what the distribution function is there.
-    at = found = np.broadcast_to(known[:, None], (draws.size, levels.size))
+    # A column for each level: ranks of the draws, and what the distribution function is there.
+    places = probabilities = np.broadcast_to(ranks[:, None], (draws.size, levels.size))
 
-    def level_of(asked: FloatArray) -> FloatArray:
-        return np.array([np.interp(*row) for row in zip(asked, found.T, at.T, strict=True)])
+    def rank_of(levels: FloatArray) -> FloatArray:
+        rows = zip(levels, probabilities.T, places.T, strict=True)
+        return np.array([np.interp(*row) for row in rows])
 
-    def attained(asked: FloatArray) -> FloatArray:
-        return np.interp(level_of(asked), known, draws)
+    def attained(levels: FloatArray) -> FloatArray:
+        return np.interp(rank_of(levels), ranks, draws)
 
-    def inverted(middle: FloatArray, reach: FloatArray) -> tuple[FloatArray, FloatArray]:
-        at = np.linspace(middle - reach, middle + reach, _NUM_NEAR)
-        at = np.clip(at, known[0], known[-1])
-        parts = below(sample, y, np.interp(at.ravel(), known, draws), columns)
-        probabilities = np.concatenate([share for share, _ in parts])
-        return at, np.maximum.accumulate(probabilities.reshape(at.shape), axis=0)
+    def near(middle: FloatArray, width: FloatArray) -> tuple[FloatArray, FloatArray]:
+        places = np.linspace(middle - width, middle + width, _NUM_NEAR)
+        places = np.clip(places, ranks[0], ranks[-1])
+        parts = below(sample, y, np.interp(places.ravel(), ranks, draws), columns)
+        shares = np.concatenate([share for share, _ in parts]).reshape(places.shape)
+        return places, np.maximum.accumulate(shares, axis=0)
 
     if columns is not None:
-        at, found = inverted(levels, _SPAN * error)
+        places, probabilities = near(levels, _SPAN * error)
         # Between two of these points the functions differ by a Brownian bridge, which may be more
         # than the error: so the level is sought again, within three of its standard deviations.
         bridge = np.sqrt(2 * _SPAN * error / (_NUM_NEAR - 1) / draws.size) / 2
         _, error, worth = exceedances(sample, y, attained(levels), columns)
-        at, found = inverted(level_of(levels), _SPAN * np.fmax(error, bridge))
+        places, probabilities = near(rank_of(levels), _SPAN * np.fmax(error, bridge))
     # Not beyond the support, where there is no density.
-    low = np.maximum(levels - _REACH * error, levels / 4)
-    high = np.minimum(levels + _REACH * error, 1 - (1 - levels) / 4)
-    value, left, right = (attained(asked) for asked in (levels, low, high))
+    low = np.maximum(levels - _NUM_ERRORS * error, levels / 4)
+    high = np.minimum(levels + _NUM_ERRORS * error, 1 - (1 - levels) / 4)
+    value, left, right = attained(levels), attained(low), attained(high)
     is_enough = draws.size * np.minimum(levels, 1 - levels) >= 1
     error = np.where(is_enough, error * (right - left) / (high - low), np.nan)
     return PairedEstimate(value, error, worth)
@@ -240,7 +241,7 @@ def kolmogorov_smirnov(probabilities: FloatArray) -> Distance:
     if np.isnan(gaps[widest]):
         return Distance(np.nan, np.nan, np.nan)
     level = ranks[widest + int(ranks[widest + 1] - distribution[widest] == gaps[widest])]
-    error = proportion_error(WeightedSample.equal(count), level * (1 - level) / count)
+    error = proportion_error(level * (1 - level) / count, count)
     return Distance(float(gaps[widest]), float(error), kolmogorov_noise_floor(count))
 
 
@@ -261,14 +262,15 @@ def paired_kolmogorov_smirnov(
     """
     order = np.flatnonzero(sample.used)
     order = order[np.argsort(y[order])]
-    at = order[np.linspace(0, order.size - 1, min(order.size, _NUM_POINTS)).round().astype(int)]
+    chosen = np.linspace(0, order.size - 1, min(order.size, _NUM_POINTS)).round().astype(int)
+    points = order[chosen]
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (_NUM_SIGNS, y.size))
     parts = [
         (share, left @ (sample.enlarged * signs).T)
-        for share, left in below(sample, y, y[at], columns)
+        for share, left in below(sample, y, y[points], columns)
     ]
-    share, noise = (np.concatenate(part) for part in zip(*parts, strict=True))
-    gaps = np.abs(share - probabilities[at])
+    share, noise = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    gaps = np.abs(share - probabilities[points])
     widest = np.argmax(gaps)
-    error = exceedances(sample, y, y[at[[widest]]], columns).standard_error
+    error = exceedances(sample, y, y[points[[widest]]], columns).standard_error
     return Distance(float(gaps[widest]), float(error[0]), float(np.abs(noise).max(axis=0).mean()))

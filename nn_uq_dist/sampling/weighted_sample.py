@@ -9,7 +9,7 @@ each of `n` draws; the weights
 are as equal as they can be with :math:`\sum w_i x_i = 0` (J.-C. Deville and C.-E. Sarndal, J. Amer.
 Statist. Assoc. 87 (1992)). A weighted mean is that of a regression on the columns (control
 variates: S. S. Lavenberg and P. D. Welch, Management Sci. 27 (1981)), and its error that of the
-residuals. Plain draws have no columns and equal weights.
+residuals. Plain draws have no columns, and equal weights.
 
 To first order each moment is the mean of its influence function. With the standardized output `z`,
 ``g = E z^3`` and ``k = E z^4`` the influence functions are
@@ -35,6 +35,7 @@ the skewness needs the sixth moment.
 """
 
 import dataclasses
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -84,14 +85,18 @@ class PairedEstimate(NamedTuple):
 class WeightedSample:
     """Draws with weights under which the columns have their known mean values.
 
+    All arrays may have leading axes: then these are samples of several outputs.
+
     Attributes
     ----------
-    weights : FloatArray, shape (n,)
+    weights : FloatArray, shape (..., n)
         They sum to 1; some may be negative.
-    basis : FloatArray, shape (k, n)
-        Orthonormal, centered combinations of the columns.
-    used : Mask, shape (n,)
+    basis : FloatArray, shape (..., k, n)
+        Orthonormal rows: the constant, and centered combinations of the columns; or zeros.
+    used : Mask, shape (..., n)
         The draws that enter the statistics: those with a finite output.
+    num_columns : int, or array of int, shape (...)
+        Number of independent columns; 0 for plain draws.
     num_randomizations : int
         Number of independent sequences that the draws consist of, 0 for independent draws.
     """
@@ -99,44 +104,58 @@ class WeightedSample:
     weights: FloatArray
     basis: FloatArray
     used: Mask
+    num_columns: Any = 0
     num_randomizations: int = 0
 
     @classmethod
-    def equal(cls, count: int) -> Self:
-        """Plain draws."""
-        return cls(np.full(count, 1 / count), np.empty((0, count)), np.full(count, True))
+    def equal(cls, used: Mask) -> Self:
+        """Plain draws: the used ones have equal weights."""
+        indicators = used.astype(np.float64)
+        count = np.maximum(indicators.sum(axis=-1, keepdims=True), 1)
+        return cls(indicators / count, (indicators / np.sqrt(count))[..., None, :], used)
 
     @classmethod
     def calibrated(cls, columns: FloatArray, used: Mask, num_randomizations: int) -> Self:
-        """Draws with columns of mean value 0, shape ``(k, n)``."""
-        mean = columns.mean(axis=1)
-        centered = columns - mean[:, None]
-        variances, directions = np.linalg.eigh(centered @ centered.T)
-        kept = variances > NEGLIGIBLE * variances.max(initial=0)
-        scaled = directions[:, kept] / np.sqrt(variances[kept])
-        basis = scaled.T @ centered
-        weights = 1 / used.size - (mean @ scaled) @ basis
-        return cls(weights, basis, used, num_randomizations)
+        """Draws with columns of mean value 0, shape ``(..., k, n)``."""
+        count = used.shape[-1]
+        mean = columns.mean(axis=-1, keepdims=True)
+        centered = columns - mean
+        variances, directions = np.linalg.eigh(centered @ centered.mT)
+        kept = variances > NEGLIGIBLE * variances.max(axis=-1, initial=0, keepdims=True)
+        scales = kept / np.sqrt(np.where(kept, variances, 1))
+        scaled = directions * scales[..., None, :]
+        basis = scaled.mT @ centered
+        weights = 1 / count - ((mean.mT @ scaled) @ basis)[..., 0, :]
+        constant = np.full((*basis.shape[:-2], 1, count), count**-0.5)
+        basis = np.concatenate([constant, basis], axis=-2)
+        return cls(weights, basis, used, kept.sum(axis=-1), num_randomizations)
+
+    def __getitem__(self, j: int) -> Self:
+        """The sample of one of several outputs."""
+        arrays = self.weights[j], self.basis[j], self.used[j], self.num_columns[j]
+        return type(self)(*arrays, self.num_randomizations)
 
     @property
-    def is_enough(self) -> bool:
+    def is_enough(self) -> Any:
         """Whether there are enough draws for the columns."""
-        return int(self.used.sum()) >= 2 * (len(self.basis) + 2)
+        return self.used.sum(axis=-1) >= 2 * (self.num_columns + 2)
 
     def mean(self, response: Any) -> Any:
         """Weighted mean along the last axis, over the draws that are used."""
-        return self.zeroed(response) @ self.weights / self._share
+        return np.vecdot(self.zeroed(response), self.weights) / self._share
 
     def residuals(self, response: FloatArray) -> FloatArray:
-        """Parts of responses, shape ``(..., n)``, that a regression on the columns leaves."""
-        left: FloatArray = response - response.mean(axis=-1, keepdims=True)
-        if len(self.basis):
-            left -= (left @ self.basis.T) @ self.basis
-        return left
+        """What a regression on the columns leaves of responses, ``(..., n)``.
+
+        A single sample takes any number of responses, several samples as many for each.
+        """
+        rows = response if self.basis.ndim == 2 else response[..., None, :]
+        left: FloatArray = rows - (rows @ self.basis.mT) @ self.basis
+        return left.reshape(response.shape)
 
     def of_all(self, influence: Any) -> FloatArray:
-        """Influences on a mean over the used draws; the others have none, but have columns."""
-        influences: FloatArray = self.zeroed(influence) / self._share
+        """Influences of all draws on a mean over the used ones: 0 for the others."""
+        influences: FloatArray = self.zeroed(influence) / np.expand_dims(self._share, -1)
         return influences
 
     def zeroed(self, response: Any) -> Any:
@@ -153,14 +172,14 @@ class WeightedSample:
         which the ratio of the quantiles of Student's t and the normal distribution makes up: 1.96
         standard errors hold in 95% of the cases. NaN for a single sequence.
         """
-        number, parts = self.num_randomizations, self.enlarged * residuals
+        number, influences = self.num_randomizations, self.enlarged * residuals
         if not number:
-            return np.sqrt(np.sum(parts**2, axis=-1))
+            return np.sqrt(np.vecdot(influences, influences))
         if number == 1:
-            return np.full(parts.shape[:-1], np.nan)
+            return np.full(influences.shape[:-1], np.nan)
         from scipy.special import stdtrit
 
-        sums = parts.reshape(*parts.shape[:-1], number, -1).sum(axis=-1)
+        sums = influences.reshape(*influences.shape[:-1], number, -1).sum(axis=-1)
         spread = np.sqrt(number * np.var(sums, axis=-1, ddof=1))
         return spread * stdtrit(number - 1, 0.975) / _TWO_SIDED_95
 
@@ -168,37 +187,46 @@ class WeightedSample:
         """A statistic with this influence function, which has a mean of about 0, as an estimate."""
         influence = self.of_all(influence)
         error = self.error(self.residuals(influence))
-        worth: Any = np.var(influence) / error**2 if error != 0 else np.inf
+        worth = np.full(np.shape(error), np.inf)
+        np.divide(influence.var(axis=-1), error**2, out=worth, where=error != 0)
         return PairedEstimate(value, error, worth)
 
     @cached_property
     def enlarged(self) -> FloatArray:
         """Weights, enlarged by the leverages of the draws."""
-        leverage = 1 / self.used.size + np.einsum("ij,ij->j", self.basis, self.basis)
+        leverage = np.einsum("...ij,...ij->...j", self.basis, self.basis)
         # A draw with leverage 1 is fitted exactly by the columns.
         return self.weights / np.maximum(1 - leverage, 1e-6)
 
     @cached_property
-    def _share(self) -> float:
+    def _share(self) -> Any:
         """Estimated probability of a draw that is used."""
-        return float(self.weights @ self.used)
+        return np.vecdot(self.weights, self.used)
+
+
+# From a sample and outputs.
+type Statistic = Callable[..., PairedEstimate]
+
+
+def if_enough(sample: WeightedSample, statistic: Statistic, *outputs: FloatArray) -> FloatArray:
+    """A statistic of several outputs, ``(3, R)``; NaN with too few draws."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(sample.is_enough, statistic(sample, *outputs), np.nan)
 
 
 def mean(sample: WeightedSample, y: FloatArray) -> PairedEstimate:
     """Mean."""
-    center, deviation = _centered(sample, y)
-    unit = _unit(deviation)
-    _, error, worth = sample.estimate(center, deviation / unit)
+    center, scaled, unit = _centered(sample, y)
+    _, error, worth = sample.estimate(center, scaled)
     return PairedEstimate(center, unit * error, worth)
 
 
 def sd(sample: WeightedSample, y: FloatArray) -> PairedEstimate:
     """Root of the variance."""
-    _, deviation = _centered(sample, y)
-    unit = _unit(deviation)
-    square, error, worth = covariance(sample, deviation / unit, deviation / unit)
-    root = np.sqrt(np.maximum(square, 0.0))
-    return PairedEstimate(unit * root, unit * error / (2 * root if root > 0 else 1.0), worth)
+    _, scaled, unit = _centered(sample, y)
+    variance, error, worth = covariance(sample, scaled, scaled)
+    root = np.sqrt(np.maximum(variance, 0.0))
+    return PairedEstimate(unit * root, unit * error / np.where(root > 0, 2 * root, 1.0), worth)
 
 
 def skewness(sample: WeightedSample, y: FloatArray) -> PairedEstimate:
@@ -206,7 +234,8 @@ def skewness(sample: WeightedSample, y: FloatArray) -> PairedEstimate:
     z = _standardized(sample, y)
     square = z * z
     third = sample.mean(z * square)
-    return sample.estimate(third, z * square - third - 3 * z - 1.5 * third * (square - 1))
+    g = third[..., None]
+    return sample.estimate(third, z * square - g - 3 * z - 1.5 * g * (square - 1))
 
 
 def excess_kurtosis(sample: WeightedSample, y: FloatArray) -> PairedEstimate:
@@ -214,54 +243,51 @@ def excess_kurtosis(sample: WeightedSample, y: FloatArray) -> PairedEstimate:
     z = _standardized(sample, y)
     square = z * z
     third, fourth = sample.mean(np.stack([z * square, square**2]))
-    influence = square**2 - fourth - 4 * third * z - 2 * fourth * (square - 1)
-    return sample.estimate(fourth - 3, influence)
+    g, k = third[..., None], fourth[..., None]
+    return sample.estimate(fourth - 3, square**2 - k - 4 * g * z - 2 * k * (square - 1))
 
 
 def covariance(sample: WeightedSample, x: FloatArray, y: FloatArray) -> PairedEstimate:
     """Covariance; unbiased to first order."""
-    x, y = (_centered(sample, part)[1] for part in (x, y))
+    (_, x, x_unit), (_, y, y_unit) = _centered(sample, x), _centered(sample, y)
     product = sample.mean(x * y)
     # The estimated means are closer to the draws than the true ones. With equal weights the divisor
     # becomes n - 1; with Sobol points the errors of the means are of lower order.
     bias = 0.0
     if not sample.num_randomizations:
         left = sample.residuals(sample.of_all(np.stack([x, y])))
-        bias = np.sum(sample.weights * sample.enlarged * left[0] * left[1])
-    return sample.estimate(product + bias, x * y - product)
+        bias = np.vecdot(sample.weights * sample.enlarged, left[0] * left[1])
+    value, error, worth = sample.estimate(product + bias, x * y - product[..., None])
+    unit = x_unit * y_unit
+    return PairedEstimate(unit * value, unit * error, worth)
 
 
 def correlation(sample: WeightedSample, x: FloatArray, y: FloatArray) -> PairedEstimate:
     """Correlation, clipped to [-1, 1]; NaN for constant outputs."""
-    x, y = (_standardized(sample, part) for part in (x, y))
+    x, y = _standardized(sample, x), _standardized(sample, y)
     value = sample.mean(x * y)
-    influence = x * y - value / 2 * (x * x + y * y)
+    influence = x * y - value[..., None] / 2 * (x * x + y * y)
     return sample.estimate(np.clip(value, -1, 1), influence)
 
 
-MOMENTS = {f.__name__: f for f in (mean, sd, skewness, excess_kurtosis)}
-
-
-def _centered(sample: WeightedSample, y: FloatArray) -> tuple[Any, FloatArray]:
-    """Mean, and deviations of the outputs from it; 0 for those that are not used."""
+def _centered(sample: WeightedSample, y: FloatArray) -> tuple[Any, FloatArray, Any]:
+    """Mean, deviations from it in a unit, and the unit: squares of small numbers would be zero."""
     # Without the first output, whose digits a sum would lose.
-    first = y[np.argmax(sample.used)]
+    first = np.take_along_axis(y, np.argmax(sample.used, axis=-1, keepdims=True), axis=-1)
     deviation = sample.zeroed(y - first)
     center = sample.mean(deviation)
-    return first + center, sample.zeroed(deviation - center)
-
-
-def _unit(deviation: FloatArray) -> float:
-    """A unit for deviations: the squares of small numbers would be zero."""
-    return float(np.abs(deviation).max(initial=0)) or 1.0
+    deviation = sample.zeroed(deviation - center[..., None])
+    unit = np.abs(deviation).max(axis=-1)
+    unit = np.where(unit > 0, unit, 1.0)
+    return first[..., 0] + center, deviation / unit[..., None], unit
 
 
 def _standardized(sample: WeightedSample, y: FloatArray) -> FloatArray:
     """Outputs with mean 0 and variance 1; NaN for a constant output."""
-    center, deviation = _centered(sample, y)
-    unit = _unit(deviation)
-    scaled = deviation / unit
+    center, scaled, unit = _centered(sample, y)
     variance = sample.mean(scaled * scaled)
     # The spread of a constant output is only rounding error, whose shape means nothing.
     rounding = 4 * np.finfo(np.float64).eps * (abs(center) / unit + 1)
-    return scaled / (np.sqrt(variance) if variance > rounding**2 else np.nan)
+    scale = np.sqrt(np.where(variance > rounding**2, variance, np.nan))
+    standardized: FloatArray = scaled / scale[..., None]
+    return standardized

@@ -71,12 +71,6 @@ def test_analytic_draws_are_of_the_distribution():
         np.testing.assert_allclose(np.corrcoef(values.T), correlation, atol=5 / np.sqrt(2_004))
 
 
-def test_analytic_draws_come_in_blocks(monkeypatch):
-    monkeypatch.setattr("nn_uq_dist.diagnostics._export.DRAWS_PER_CALL", 150)
-    drawn = to_datatree(LIN, DRAWS, num_analytic_draws=1_000)["analytic"]["y"].values
-    assert len(np.unique(drawn[..., 0])) > 990  # each block has its own key
-
-
 def test_tree_survives_netcdf(tree, tmp_path):
     import xarray
 
@@ -110,7 +104,7 @@ def test_draws_that_are_not_finite_stay():
 
 
 def test_draws_of_any_real_type(tmp_path):
-    for dtype in ["float16", "bfloat16", "float32", "int32", "bool"]:
+    for dtype in ["bfloat16", "int32"]:
         distribution = LinearizedMarginal(0.5, jnp.array([1.0, 0.5]))
         draws = np.asarray(jnp.asarray(np.resize([0.0, 1.0], 100)).astype(dtype))
         tree = to_datatree(distribution, draws)

@@ -7,7 +7,6 @@ import pytest
 
 import nn_uq_dist as nuq
 from nn_uq_dist.diagnostics import joint_summary, sensitivity, summary, to_datatree
-from tests.compiling import counted_compilations
 
 pytestmark = pytest.mark.viz
 
@@ -69,19 +68,6 @@ def test_summary_of_a_batch_has_the_rows_of_its_points(many):
         np.testing.assert_allclose(*numbers, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_two_batch_axes_have_two_levels(many):
-    lin, pairs = many
-    index = np.array([[0, 1], [2, 0]])
-    table = summary(lin[index].marginals(), pairs.network[:, index], progress=False)
-    assert table.index.names == ["point_0", "point_1", "output"]
-    alone = summary(lin, pairs.network, progress=False)
-    assert table.loc[1, 0]["verdict"].equals(alone.loc[2]["verdict"])
-    tree = to_datatree(lin[index], pairs.network[:, index], progress=False)
-    assert tree["pit"]["y"].dims == ("chain", "draw", "point_0", "point_1", "output")
-    assert sensitivity(lin[index]).dims == ("point_0", "point_1", "output", "input")
-
-
 def test_tree_of_a_batch_has_the_trees_of_its_points(many):
     lin, pairs = many
     tree = to_datatree(lin, pairs, output_names=NAMES, num_analytic_draws=400, progress=False)
@@ -102,19 +88,6 @@ def test_sensitivity_of_a_batch_is_that_of_its_points(many):
             np.testing.assert_array_equal(found.sel(point=i), sensitivity(batch[i]))
 
 
-@pytest.mark.slow
-def test_tables_of_one_point_say_how_to_take_it(many):
-    lin, pairs = many
-    with pytest.raises(ValueError, match=r"got \(3,\); take one point: joint_summary\(model\[i\]"):
-        joint_summary(lin, pairs, KEY, joint=lin.gaussian_copula())
-    with pytest.raises(ValueError, match=r"\(n, 2\), got \(400, 3, 2\); take one point"):
-        summary(lin[0], pairs.network)
-    copula = lin[0].gaussian_copula()
-    one = joint_summary(lin[0], pairs[0], KEY, joint=copula, progress=False)
-    with pytest.raises(ValueError, match="and of a batch one point"):
-        summary(lin, pairs, joint=one)
-
-
 def test_rows_with_bad_draws_name_their_point(many):
     lin, pairs = many
     broken = pairs.network.copy()
@@ -122,22 +95,3 @@ def test_rows_with_bad_draws_name_their_point(many):
     with pytest.warns(RuntimeWarning, match=r"b of point 2: 7\)"):
         table = summary(lin, broken, output_names=NAMES, progress=False)
     assert table["draws", "non_finite"].tolist() == [0, 0, 0, 0, 0, 7]
-
-
-@pytest.mark.slow
-def test_second_tables_compile_nothing(many):
-    lin, pairs = many
-    corrected = lin.corrected(pairs)
-    calls = (
-        lambda: summary(lin, pairs, progress=False),
-        lambda: summary(corrected, pairs.network, progress=False),
-        lambda: sensitivity(lin),
-        lambda: sensitivity(corrected),
-        lambda: to_datatree(lin, pairs, progress=False),
-        lambda: nuq.win_probabilities(lin, key=KEY),
-    )
-    for call in calls:
-        call()
-        with counted_compilations() as compiled:
-            call()
-        assert compiled == []

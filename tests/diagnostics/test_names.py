@@ -42,14 +42,6 @@ def pairs(lin):
 
 
 @pytest.mark.slow
-def test_the_joint_summary_has_those_of_the_table(lin, pairs):
-    joint = diagnostics.joint_summary(lin, pairs, KEY, lin.joint(), progress=False)
-    assert joint.calibration.index.tolist() == [*OUTPUTS, "radius"]
-    assert joint.correlation["output"].values.tolist() == OUTPUTS
-    assert diagnostics.summary(lin, pairs, joint=joint, progress=False).index.tolist() == OUTPUTS
-
-
-@pytest.mark.slow
 def test_tables_and_trees(lin, pairs):
     table = diagnostics.summary(lin, pairs, progress=False)["mean"]
     short = diagnostics.table(lin, limits={"zeta": 10.3})
@@ -84,18 +76,6 @@ def test_figures(lin, pairs):
     assert [text.get_text() for text in axis.get_xticklabels()] == OUTPUTS
 
 
-def test_a_batch_has_the_names_and_a_fan_takes_one():
-    ends = jnp.array([[-0.3], [0.1]]), jnp.array([[0.3], [0.2]])
-    many = {"wind": dist.Uniform(*ends).to_event(1)}
-    lin = nuq.linearize(lambda x: {"zeta": x["wind"][0] + 1, "alpha": 2 * x["wind"][0]}, many)
-    table = diagnostics.table(lin)
-    assert table.loc[(1, "zeta"), "mean"] == pytest.approx(1.15)
-    assert table.loc[(1, "alpha"), "mean"] == pytest.approx(0.3)
-    (axis,) = plots.plot_band(lin, outputs=["zeta"]).axes
-    np.testing.assert_allclose(axis.lines[0].get_ydata(), [1.0, 1.15], rtol=1e-6)
-    assert axis.get_ylabel() == "zeta"
-
-
 def test_names_in_another_order_are_refused(lin, pairs):
     given = ["wind", "angle[0]", "angle[1]"]
     with pytest.raises(ValueError, match=r"input_names must be in the order .*leave input_na"):
@@ -104,16 +84,3 @@ def test_names_in_another_order_are_refused(lin, pairs):
         diagnostics.summary(lin, pairs, output_names=OUTPUTS[::-1])
     # Other names are those of the user.
     assert diagnostics.table(lin, output_names=["a", "b", "c"]).index.tolist() == ["a", "b", "c"]
-
-
-def test_messages_and_the_output_of_a_failure_have_names(lin):
-    flat = nuq.linearize(lambda x: {"zeta": x["wind"] * 0 + 1, "alpha": x["wind"]}, f)
-    with pytest.raises(ValueError, match="zero sensitivity for output zeta: a constant"):
-        flat.marginals()
-    with pytest.raises(TypeError, match=r"output must be .* out of alpha\[0\].* got 'beta'"):
-        nuq.failure_probability(network, f, KEY, 10.5, output="beta")
-    numbers = [
-        nuq.failure_probability(network, f, KEY, 10.5, output=k, num_runs=1000, progress=False)
-        for k in ("zeta", 2)
-    ]
-    assert numbers[0].probability == numbers[1].probability == pytest.approx(1 / 12, rel=0.1)

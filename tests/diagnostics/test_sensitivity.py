@@ -49,15 +49,6 @@ def test_indices_agree_with_conditional_means_of_draws(name):
         np.testing.assert_allclose(found.sum("input"), 1, rtol=1e-6)
 
 
-def test_indices_of_a_normal_distribution_are_squared_correlations():
-    covariance = TRIL @ TRIL.T
-    with_inputs = JACOBIAN @ covariance
-    variances = np.diag(with_inputs @ JACOBIAN.T)
-    expected = with_inputs**2 / np.outer(variances, np.diag(covariance))
-    found = sensitivity(Linearization(np.zeros(2), JACOBIAN, LAWS["correlated"]))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
 def test_correlated_boxes_are_refused():
     f = Input.box(np.zeros(3), [1.0, 0.0, 0.3]) + Input.normal(np.zeros(3), scale_tril=TRIL)
     with pytest.raises(ValueError, match="some of whose bounded inputs depend on others"):
@@ -133,10 +124,3 @@ def test_standard_errors_of_estimated_indices_hold():
     assert (within.mean(axis=0) > 0.9).all()
     assert (np.std(scores, axis=0)[:2] > 0.85).all()  # the third is cut at zero
     assert share_of_bins(np.ones(256), y[:256])[0].tolist() == [0, 0, 0]
-
-
-def test_outputs_that_are_constant_have_no_indices():
-    model = Exact(Input.box([0.0, 1.0], half_width=1.0), lambda x: x * jnp.array([1.0, 0.0]))
-    indices = sensitivity(model)
-    assert np.isnan(indices[1]).all()
-    assert indices[0, 0] > 0.99

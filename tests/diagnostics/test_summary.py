@@ -1,7 +1,6 @@
 """The table `summary`: numbers against SciPy or brute force, errors by repetition, pairs."""
 
 import pickle
-import re
 
 import jax
 import jax.numpy as jnp
@@ -9,16 +8,13 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
-import scipy.optimize
 import scipy.stats
-from arviz_stats.base import array_stats
 
 from nn_uq_dist import Input, linearize, paired_draws
 from nn_uq_dist.diagnostics import JointSummary, summary
-from nn_uq_dist.diagnostics._summary import uniformity_p_value
 from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails
 from nn_uq_dist.distributions import LinearizedMarginal, as_output_distribution
-from nn_uq_dist.sampling import PairedDraws, paired_statistics
+from nn_uq_dist.sampling import paired_statistics
 
 pytestmark = pytest.mark.viz
 
@@ -67,7 +63,6 @@ def test_summary_agrees_with_known_distributions(precision):
     outside = ((draws < low) | (draws > high)).mean(axis=0)
     np.testing.assert_allclose(table["draws", "outside_support"], outside, atol=1 / 20_000)
     assert table["verdict", "dominates"].tolist() == ["noise", "linearization"]
-    assert "too narrow" in table.loc["y[1]", ("verdict", "words")]
     floor = table["kolmogorov_smirnov", "noise_floor"]
     np.testing.assert_allclose(floor, scipy.stats.kstwobign.mean() / np.sqrt(20_000), rtol=1e-6)
 
@@ -100,15 +95,12 @@ def test_verdict_names_what_differs():
     draws[:, 4:] = 0.1, np.nan
     with pytest.warns(RuntimeWarning, match=r"y\[5\]: 20000"):
         table = summary(distribution, draws)
-    words = table["verdict", "words"].tolist()
-    assert words[0] == "noise: no difference beyond chance"
-    pattern = r"linearization, moderate: sd 2\d% too narrow, .* of the draws beyond the support"
-    assert re.fullmatch(pattern, words[1])
-    assert "draws shifted by +0.39 sd" in words[2]
-    assert "draws skewed (+" in words[3]
-    assert words[4:] == ["linearization, large: all draws are equal", "too few finite draws"]
-    names = ["noise", *["linearization"] * 4, "unknown"]
-    assert table["verdict", "dominates"].tolist() == names
+    words = table["verdict", "words"]
+    for name, feature in zip(("y[1]", "y[2]", "y[3]"), ("sd", "shifted", "skewed"), strict=True):
+        assert feature in words[name]
+    assert "support" in words["y[1]"]
+    kinds = ["noise", *["linearization"] * 4, "unknown"]
+    assert table["verdict", "dominates"].tolist() == kinds
 
 
 def test_draws_that_rounding_puts_on_the_edge_are_not_beyond_it():
@@ -155,27 +147,18 @@ def test_verdict_of_a_joint_summary():
     joint = JointSummary("", calibration, None, 0.0, 1_000, 0, "copula")
     table = summary(distribution, draws, output_names=["a", "b"], joint=joint)["verdict"]
     assert table["dominates"].tolist() == ["noise", "copula"]
-    assert table["words"].iloc[1].startswith("copula: alone within the noise")
-    with pytest.raises(ValueError, match=r"joint must have the outputs.*y\[0\], y\[1\], got a, b"):
-        summary(distribution, draws, joint=joint)
-    with pytest.raises(TypeError, match="joint must be a JointSummary, got DataFrame"):
-        summary(distribution, draws, joint=calibration)
+    for wrong, got in ((joint, "a, b"), (calibration, "DataFrame")):
+        with pytest.raises(ValueError, match=rf"joint must be .* y\[0\], y\[1\], got {got}"):
+            summary(distribution, draws, joint=wrong)
 
 
 def test_one_output_without_a_batch_axis():
     distribution = LinearizedMarginal(0.5, jnp.array([1.0, 0.5]))
-
-    class Model:
-        def marginals(self):
-            return distribution
-
     draws = distribution.sample(jax.random.key(0), (500,))
-    options = {"output_names": ["level"], "quantiles": [0.9]}
-    table = summary(distribution, draws, **options)
+    table = summary(distribution, draws, output_names=["level"], quantiles=[0.9])
     assert table.index.tolist() == ["level"]
     assert "q0.9" in table.columns.get_level_values("statistic")
-    assert table.equals(summary(Model(), draws[:, None], **options))
-    least = summary(distribution, draws, output_names=["level"], tails=[])
+    least = summary(distribution, draws[:, None], output_names=["level"], tails=[])
     assert least["mean"].equals(table["mean"])
 
 
@@ -199,27 +182,12 @@ def test_draws_that_are_not_finite_are_counted_and_left_out():
     assert np.isfinite(table.xs("analytic", axis=1, level="value")).all(axis=None)
 
 
-@pytest.mark.parametrize("count", [100, 1_000])
-def test_uniformity_test_is_calibrated(count):
-    # ArviZ's own p-value is below 0.05 for 6.5% of uniform samples. 2000 of them here: 5% +- 0.5%.
-    u = np.random.default_rng(7).random((2_000, count))
-    found = np.array([uniformity_p_value(row) for row in u])
-    for level in (0.05, 0.2):
-        error = np.sqrt(level * (1 - level) / len(u))
-        assert abs((found < level).mean() - level) < 3.5 * error + 0.005
-    assert uniformity_p_value(u[0] ** (1.2 if count > 100 else 2)) < 1e-3
-    raw, _, _ = array_stats.uniformity_test(u[:100], method="pot_c")
-    assert (np.argsort(raw) == np.argsort(found[:100], kind="stable")).mean() > 0.9
-
-
 def test_verdict_does_not_take_the_skewness_of_a_distribution_for_an_error():
     rng = np.random.default_rng(0)
     draws = np.stack([rng.exponential(0.5, 20_000), rng.normal(3, 3, 20_000)], axis=1)
     distribution = dist.Exponential(jnp.array([2.0, 1 / 3]))
-    words = summary(distribution, draws)["verdict", "words"].tolist()
-    assert words[0] == "noise: no difference beyond chance"
-    assert "instead of +2)" in words[1]
-    assert "beyond the support" in words[1]
+    kinds = summary(distribution, draws)["verdict", "dominates"].tolist()
+    assert kinds == ["noise", "linearization"]
 
 
 # Two outputs each, and the same in SciPy's words.
@@ -247,20 +215,6 @@ def test_both_tails_are_resolved(precision):
     scores = scipy.stats.norm.ppf(levels)
     expected = np.stack([[*scores, *-scores]] * 2, axis=1)
     np.testing.assert_allclose(tails.normal_scores(), expected, rtol=1e-3)
-
-
-def test_draws_beyond_one_end_are_outside():
-    make, known = SKEWED["float32"]
-    x = np.stack([of.rvs(5_000, random_state=np.random.default_rng(0)) for of in known], axis=1)
-    x[:50] = [-0.1, -0.5]
-    x[50:60] = 0.0  # at the end itself
-    tails = Tails(OutputFunctions(as_output_distribution(make())), x)
-    np.testing.assert_array_equal(tails.is_outside.sum(axis=0), [50, 50])
-    np.testing.assert_array_equal(tails.scores[:50], -np.inf)
-    np.testing.assert_array_equal(tails.normal_scores()[:50], -38)
-    table = summary(make(), x)
-    np.testing.assert_allclose(table["draws", "outside_support"], 0.01)
-    assert (table["kolmogorov_smirnov", "monte_carlo"] > 0.01).all()
 
 
 KEY = jax.random.key(0)
@@ -326,15 +280,3 @@ def test_the_distribution_need_not_be_the_linear_one():
         assert (off.abs() < 4 * part["standard_error"]).all()
     tangent = summary(lin, pairs, **ASKED)
     assert (tangent["verdict", "dominates"] == "linearization").all()
-
-
-def test_outputs_with_few_finite_pairs_are_unknown():
-    pairs = paired_draws(exponential, LIN, KEY, 200, progress=False)
-    network = pairs.network.copy()
-    network[150:, 0], network[50:, 1] = np.nan, np.inf
-    with pytest.warns(RuntimeWarning, match=r"y\[0\]: 50, y\[1\]: 150"):
-        table = summary(LIN, PairedDraws(pairs.inputs, network, pairs.linear, LIN, KEY))
-    assert np.isfinite(table.loc["y[0]", ("mean", "standard_error")])
-    values = table.loc["y[1]"][["mean", "sd"]]
-    assert values.loc[:, ["monte_carlo", "standard_error"]].isna().all()
-    assert table.loc["y[1]", ("verdict", "dominates")] == "unknown"

@@ -61,6 +61,8 @@ def test_distributions_of_any_kind():
     many = table(dist.Normal(0.0, scale), limits=3.0, upper=False)
     np.testing.assert_allclose(many["P(< 3)"], scipy.stats.norm.cdf(3 / scale.ravel()), rtol=1e-5)
     assert many.index.tolist() == [(0, "y[0]"), (0, "y[1]"), (1, "y[0]"), (1, "y[1]")]
+    of_grid = table(dist.Normal(0.0, scale[:, None]))
+    assert of_grid.index.names == ["point_0", "point_1", "output"]
     far = table(dist.Normal(jnp.zeros(1), 1.0), limits=12.0, quantiles=())
     np.testing.assert_allclose(far["P(> 12)"], scipy.stats.norm.sf(12), rtol=1e-4)
     joint = table(LIN.joint(), quantiles=())

@@ -5,7 +5,6 @@ import pytest
 import scipy.stats
 
 from nn_uq_dist.sampling.distribution_functions import (
-    below,
     conditional_columns,
     exceedances,
     kolmogorov_smirnov,
@@ -18,6 +17,10 @@ LEVELS = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
 NORM = scipy.stats.norm
 
 
+def plain(count):
+    return WeightedSample.equal(np.full(count, True))
+
+
 def sample(distribution, shape):
     return distribution.rvs(size=shape, random_state=np.random.default_rng(0))
 
@@ -25,25 +28,6 @@ def sample(distribution, shape):
 def calibrated(scores):
     columns = np.vstack([scores, scores**2 - 1])
     return WeightedSample.calibrated(columns, np.full(scores.size, True), 0)
-
-
-def bent_pairs(count, eps):
-    """Scores and outputs that follow them, ten of them NaN, with their columns."""
-    generator = np.random.default_rng(0)
-    scores = generator.normal(size=count)
-    y = (scores + eps * generator.normal(size=count)).round(1)  # ties
-    y[:10] = np.nan
-    columns = np.vstack([scores, scores**2 - 1])
-    sample = WeightedSample.calibrated(columns, np.isfinite(y), 0)
-    return sample, y, conditional_columns(scores, y, sample.used)
-
-
-def test_columns_have_their_known_means_under_the_weights():
-    scores = np.random.default_rng(0).normal(size=500)
-    weights = calibrated(scores).weights
-    assert weights.sum() == pytest.approx(1)
-    assert weights @ scores == pytest.approx(0, abs=1e-12)
-    assert weights @ scores**2 == pytest.approx(1)
 
 
 def test_columns_of_a_point_have_mean_zero_however_bad_the_line_is():
@@ -59,7 +43,7 @@ def test_columns_of_a_point_have_mean_zero_however_bad_the_line_is():
 def test_quantiles_agree_with_numpy_and_their_errors_with_the_density():
     distribution = NORM(3, 0.5)
     x = distribution.rvs(200_000, random_state=np.random.default_rng(0))
-    value, error, _ = quantiles(WeightedSample.equal(x.size), x, LEVELS)
+    value, error, _ = quantiles(plain(x.size), x, LEVELS)
     np.testing.assert_allclose(value, np.quantile(x, LEVELS, method="hazen"), rtol=1e-9)
     textbook = np.sqrt(LEVELS * (1 - LEVELS) / x.size) / distribution.pdf(distribution.ppf(LEVELS))
     # Scatter 0.5 (n p (1 - p))^-0.25: at most 8% here.
@@ -68,7 +52,7 @@ def test_quantiles_agree_with_numpy_and_their_errors_with_the_density():
 
 def test_quantile_error_is_unknown_where_the_sample_is_too_small():
     levels = np.array([0.001, 0.5, 0.999])
-    found = quantiles(WeightedSample.equal(100), np.arange(100.0), levels)
+    found = quantiles(plain(100), np.arange(100.0), levels)
     assert np.isnan(found.standard_error).tolist() == [True, False, True]
 
 
@@ -76,31 +60,19 @@ def test_weighted_quantiles_are_those_of_repeated_draws():
     # Weights 1, 2 and 3: each draw as often, but for where a step is crossed.
     generator = np.random.default_rng(0)
     x, times = generator.normal(size=2_000), generator.integers(1, 4, 2_000)
-    weighted = WeightedSample(times / times.sum(), np.empty((0, x.size)), np.full(x.size, True))
+    weights, basis = times / times.sum(), np.full((1, x.size), x.size**-0.5)
+    weighted = WeightedSample(weights, basis, np.full(x.size, True))
     found = quantiles(weighted, x, LEVELS).value
     np.testing.assert_allclose(found, np.quantile(np.repeat(x, times), LEVELS), atol=0.01)
 
 
 def test_probabilities_are_counted_and_never_certain():
     x = np.arange(100.0)
-    found = exceedances(WeightedSample.equal(100), x, np.array([-1.0, 10.0, 99.0]))
+    found = exceedances(plain(100), x, np.array([-1.0, 10.0, 99.0]))
     np.testing.assert_allclose(found.value, [1, 0.89, 0])
     # Agresti and Coull add two draws of either kind.
     expected = [np.sqrt((k + 2) * (102 - k)) / 104 / 10 for k in (100, 89, 0)]
     np.testing.assert_allclose(found.standard_error, expected, rtol=0.1)
-
-
-@pytest.mark.parametrize("has_scores", [True, False])
-def test_probabilities_at_many_points_are_those_of_exceedances(has_scores):
-    sample, y, columns = bent_pairs(400, 0.3)
-    columns = columns if has_scores else None
-    points = np.linspace(-3, 3, 200)  # more than at a time
-    parts = list(below(sample, y, points, columns))
-    share, left = (np.concatenate(part) for part in zip(*parts, strict=True))
-    expected = exceedances(sample, y, points, columns)
-    assert len(parts) > 1
-    np.testing.assert_allclose(share, 1 - expected.value, atol=1e-12)
-    np.testing.assert_allclose(left @ np.vstack([np.ones(400), sample.basis]).T, 0, atol=1e-9)
 
 
 def test_distance_agrees_with_scipy():
@@ -119,20 +91,6 @@ def test_distance_agrees_with_scipy():
             floor = scipy.stats.kstwobign.mean() / np.sqrt(2_000)
             assert found.noise_floor == pytest.approx(floor, rel=1e-6)
     assert np.isnan(kolmogorov_smirnov(np.full(200, np.nan))).all()
-
-
-def test_the_distance_of_pairs_is_that_of_the_probabilities():
-    sample, y, columns = bent_pairs(120, 0.4)
-    distribution = NORM(0.2, 1.1)
-    found = paired_kolmogorov_smirnov(sample, y, distribution.cdf(y), columns)
-    points = np.sort(y[10:])
-    at, before = (
-        1 - exceedances(sample, y, points + side, columns).value for side in (1e-9, -1e-9)
-    )
-    assert found.value == pytest.approx(
-        np.abs((at + before) / 2 - distribution.cdf(points)).max(), abs=3e-3
-    )
-    assert 0 < found.standard_error < 0.06
 
 
 @pytest.mark.parametrize("eps", [0.05, 2.0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.sampling._pair_correlations import correlations
+from nn_uq_dist.sampling._linear_control import correlations
 
 
 def test_each_two_have_the_weights_of_their_own():
