@@ -173,16 +173,8 @@ def design_points(
 
     Where no candidate fails, the way to the one that failed is halved: what fails may be thin.
 
-    Parameters
-    ----------
-    space, limits
-        The network, and what it fails at.
-    candidates
-        Points ``(n, d)`` near limits.
-    failing
-        For each limit a point that failed, shape ``(L, d)``, or NaN.
-    most_runs
-        About how many runs of the network to take.
+    The candidates are points ``(n, d)`` near limits; `failing` has for each limit a point that
+    failed, shape ``(L, d)``, or NaN. About `most_runs` runs of the network are taken.
     """
     most = max(1, int(most_runs / (1 + _FINE_HALVES * limits.values.size)))
     num_halves = min(int(_MOST_MORE * most_runs / (most * limits.values.size)), _FINE_HALVES)
