@@ -123,9 +123,9 @@ def _number_of_nodes(
             rest = np.exp(-np.log(large).sum(axis=-1) - (s * t) ** 2 / 2) / (math.pi * power)
         # Each sine and product is off by a few EPS, each argument by EPS times itself.
         rounding = EPS * (8 * (w.shape[1] + 4) * (math.log(number) + 4) + 8 * number)
-        found = rest + rounding + 4e-16
-        better = (error > tolerance) & (found < error)
-        nodes, error = np.where(better, number, nodes), np.where(better, found, error)
+        total = rest + rounding + 4e-16
+        better = (error > tolerance) & (total < error)
+        nodes, error = np.where(better, number, nodes), np.where(better, total, error)
     return nodes, error
 
 
@@ -149,9 +149,9 @@ def _number_kept(w: FloatArray, s: FloatArray) -> tuple[np.ndarray, FloatArray]:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             rounding = 2.0**number * (number + 2) ** 2 * EPS / volume
             rest = (w[:, number:].sum(axis=-1) + FARTHEST * s) / w[:, 0]
-        found = np.where(largest > 0, rounding + rest, np.inf)
-        better = found < error
-        kept, error = np.where(better, number, kept), np.where(better, found, error)
+        total = np.where(largest > 0, rounding + rest, np.inf)
+        better = total < error
+        kept, error = np.where(better, number, kept), np.where(better, total, error)
     return kept, error
 
 
