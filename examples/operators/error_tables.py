@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import layer_errors
 import networks
 import numpy as np
 from integro_differential import SIZE, mean_input
@@ -67,7 +68,7 @@ def bounds(key: jax.Array) -> str:
         cells = []
         for amplitude in NEAR_AND_FAR:
             f = nuq.Input.box(mean, half_width=amplitude)
-            error = nuq.error_analysis.total_error(net, mean, amplitude * unit)
+            error = layer_errors.total_error(net, mean, amplitude * unit)
             largest = np.asarray(jnp.max(jnp.abs(error), axis=0))[shown]
             if nuq.error_analysis.is_exact_on_support(net, f):
                 cells.append("exact")

@@ -4,6 +4,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import layer_errors
 import lobatto
 import matplotlib.pyplot as plt
 import networks
@@ -96,9 +97,7 @@ def error_densities(key: jax.Array, amplitude: float, num_draws: int = 50_000) -
     colors = dict(zip(DEPTHS, (BLUE, VERMILION, "black"), strict=True))
     found = {}
     for depth in DEPTHS:
-        shares = nuq.error_analysis.layer_contributions(
-            networks.load(f"nonlinear_{depth}"), mean, z
-        )
+        shares = layer_errors.layer_contributions(networks.load(f"nonlinear_{depth}"), mean, z)
         for name, error in zip(rows, (shares[:, -1], shares.sum(axis=1)), strict=True):
             found[name, depth] = np.asarray(error)
     for column, output in enumerate(PAIR):

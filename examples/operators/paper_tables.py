@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
+import layer_errors
 import networks
 import numpy as np
 import pandas as pd
@@ -106,8 +107,8 @@ def linearization_errors(key: jax.Array) -> str:
     for amplitude in AMPLITUDES:
         z = amplitude * unit
         own = jax.vmap(OPERATORS["nonlinear"])(f.mean + z) - jax.vmap(operator)(f.mean + z)
-        errors = [nuq.error_analysis.total_error(net, f.mean, z) for net in nets]
-        shares = [nuq.error_analysis.layer_contributions(net, f.mean, z) for net in nets]
+        errors = [layer_errors.total_error(net, f.mean, z) for net in nets]
+        shares = [layer_errors.layer_contributions(net, f.mean, z) for net in nets]
         last = [share[:, -1] for share in shares]
         total.append([f"{amplitude:g}", *map(_mean_size, [*errors, own])])
         residual.append([f"{amplitude:g}", *map(_mean_size, last)])

@@ -60,33 +60,28 @@ class StandardNetwork(NamedTuple):
         cls, network: LeakyReLUNetwork, distribution: Input, outputs: slice
     ) -> Self:
         """Some outputs of one network, for a distribution without batch axes."""
-        exact, given = as_float64(network), in_float64(distribution)
-        loc, identity = np.asarray(given.mean), np.eye(given.num_inputs)
-        uniform, normal = (
-            identity[:, :0] if part is None else np.asarray(part)
-            for part in given.columns(identity)
-        )
+        exact, f = as_float64(network), in_float64(distribution)
+        loc, identity = np.asarray(f.mean), np.eye(f.num_inputs)
+        uniform, normal = (identity[:, :0] if k is None else k for k in f.columns(identity))
         columns = np.concatenate([uniform, normal], axis=-1)
         moving = np.any(columns != 0, axis=0)
         is_uniform = (np.arange(columns.shape[1]) < uniform.shape[1])[moving]
         columns = columns[:, moving]
-        reach = np.abs(loc) + np.abs(columns) @ np.where(is_uniform, 1.0, NORMAL_RANGE)
-        around = float(network.skip_connection) * np.eye(network.num_outputs, len(loc))[outputs]
-        bias = np.zeros(len(around))
-        if network.output_bias is not None:
-            bias = np.asarray(network.output_bias, np.float64)[outputs]
+        largest = np.abs(loc) + np.abs(columns) @ np.where(is_uniform, 1.0, NORMAL_RANGE)
+        skip = float(network.skip_connection) * np.eye(network.num_outputs, len(loc))[outputs]
+        bias = np.zeros(network.num_outputs) if exact.output_bias is None else exact.output_bias
         first, *others = exact.hidden_weights
         # The sums over the inputs have more terms than those over the variables.
-        terms = (1 + len(loc) / 32) * (np.abs(first) @ reach + np.abs(exact.biases[0]))
+        terms = (1 + len(loc) / 32) * (np.abs(first) @ largest + np.abs(exact.biases[0]))
         return cls(
             [first @ columns, *others],
             [first @ loc + exact.biases[0], *exact.biases[1:]],
             exact.output_matrix[outputs],
-            around @ columns,
-            bias + around @ loc,
+            skip @ columns,
+            bias[outputs] + skip @ loc,
             float(exact.negative_slope),
             terms,
-            np.abs(bias) + around @ reach,
+            np.abs(bias[outputs]) + skip @ largest,
             is_uniform,
         )
 
@@ -150,8 +145,7 @@ class AffineForms(NamedTuple):
 
     def middle(self, boxes: Boxes) -> FloatArray:
         """Values at the centers of boxes, shape ``(P, R)``."""
-        value: FloatArray = self.const + (self.rows @ boxes.center[..., None])[..., 0]
-        return value
+        return self.const + (self.rows @ boxes.center[..., None])[..., 0]
 
     def smallest(self, boxes: Boxes) -> FloatArray:
         """Smallest values on boxes, shape ``(P, R)``."""
@@ -208,36 +202,38 @@ def rounding_of(network: StandardNetwork, before: list[Lines], largest: FloatArr
 def lower_forms(
     network: StandardNetwork, start: Start, lines: list[Lines], boxes: Boxes
 ) -> tuple[AffineForms, list[FloatArray]]:
-    r"""Affine lower bounds on boxes, and for each layer the sizes of its coefficients.
+    r"""Affine lower bounds on boxes, and the influence of each neuron, a list over the layers.
+
+    The influence is the mean size of its coefficients in the bounds, shape ``(P, N)``.
 
     Each activation is replaced by the lower of its lines where its coefficient is positive and by
     the upper one where it is negative, from the last layer back to the first (H. Zhang et al.,
     Efficient neural network robustness certification, 2018).
     """
-    seen: list[FloatArray] = []
+    influence: list[FloatArray] = []
     rows, const, direct = start
     for layer in reversed(range(len(lines))):
         line = lines[layer]
-        seen.append(np.abs(rows))
-        paid = np.minimum(rows, 0) @ line.intercept[..., None]
-        paid -= seen[-1] @ line.rounding[..., None]
+        size = np.abs(rows)
+        influence.append(size.mean(axis=1))
+        paid = np.minimum(rows, 0) @ line.intercept[..., None] - size @ line.rounding[..., None]
         rows = np.where(rows > 0, rows * line.lower[:, None], rows * line.upper[:, None])
         lost = TINY * (1 + line.largest.sum(axis=-1, keepdims=True))
         const = const + paid[..., 0] - lost + rows @ network.biases[layer]
         rows = rows @ network.weights[layer]
     rows = rows + direct
-    reach = np.abs(rows) @ (np.abs(boxes.center) + boxes.radius)[..., None]
-    const = const - 2 * (rows.shape[-1] + 16) * EPS * (reach[..., 0] + np.abs(const)) - TINY
-    return AffineForms(rows, const), seen[::-1]
+    largest = np.abs(rows) @ (np.abs(boxes.center) + boxes.radius)[..., None]
+    const = const - 2 * (rows.shape[-1] + 16) * EPS * (largest[..., 0] + np.abs(const)) - TINY
+    return AffineForms(rows, const), influence[::-1]
 
 
 def centers(network: StandardNetwork, boxes: Boxes) -> list[FloatArray]:
     """Pre-activations at the centers of boxes, shapes ``(P, N)``."""
-    found, signal = [], boxes.center
+    hidden, signal = [], boxes.center
     for weights, bias in zip(network.weights, network.biases, strict=True):
-        found.append(signal @ weights.T + bias)
-        signal = np.where(found[-1] >= 0, found[-1], network.alpha * found[-1])
-    return found
+        hidden.append(signal @ weights.T + bias)
+        signal = np.where(hidden[-1] >= 0, hidden[-1], network.alpha * hidden[-1])
+    return hidden
 
 
 def tangents(network: StandardNetwork, boxes: Boxes) -> tuple[AffineForms, list[FloatArray]]:

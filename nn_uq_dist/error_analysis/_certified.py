@@ -59,7 +59,7 @@ class CertifiedDistribution:
     --------
     >>> import nn_uq_dist as nuq
     >>> net = nuq.LeakyReLUNetwork([[[1.0], [-1.0]]], [[0.0, 0.0]], [[1.0, 1.0]], 0.0)  # |x|
-    >>> bounds = nuq.certified(net, nuq.Input.box([0.5], half_width=1.0), max_parts=8)
+    >>> bounds = nuq.certified(net, nuq.Input.box([0.5], half_width=1.0)).refine(8)
     >>> low, high = bounds.cdf_bounds(0.5)
     >>> bool(low <= 0.5 <= high), bool(high - low < 0.1)
     (True, True)
@@ -106,8 +106,7 @@ class CertifiedDistribution:
         ValueError
             If `y` holds NaN.
         """
-        points = _as_points("y", y)
-        below, above = tails_of(self._network, self._covers, points)
+        below, above = tails_of(self._network, self._covers, _as_points("y", y))
         return np.maximum(1 - above - EPS, 0), below
 
     def probability_bounds(
@@ -215,12 +214,14 @@ class CertifiedDistribution:
             If an argument is not a number in its range, or the input has no uniform variable.
         """
         max_parts = checks.positive_int("max_parts", max_parts)
-        for name, value in {"seconds": seconds, "gap": gap, "threshold": threshold}.items():
+        for name, value, least in (
+            ("seconds", seconds, 0.0), ("gap", gap, 0.0), ("threshold", threshold, -math.inf),
+        ):  # fmt: skip
             number = np.asarray(checks.as_numeric(name, 1.0 if value is None else value))
-            if number.ndim or not np.isfinite(number) or (name != "threshold" and number <= 0):
+            if number.ndim or not least < number < math.inf:
                 raise ValueError(
-                    f"{name} must be a finite number, and positive unless it is threshold, got "
-                    f"{value}; pass None for no limit"
+                    f"{name} must be a finite number above {least}, got {value}; pass None for no "
+                    f"limit"
                 )
         if max_parts > self.num_parts and not self._network.is_uniform.any():
             raise ValueError(
@@ -252,14 +253,14 @@ class CertifiedDistribution:
 
 
 def _as_points(name: str, value: ArrayLike) -> FloatArray:
-    given = checks.as_numeric(name, value)
-    if not checks.is_concrete(given):
+    value = checks.as_numeric(name, value)
+    if not checks.is_concrete(value):
         raise TypeError(
             f"{name} must hold numbers, got traced values; bounds are computed outside of jit, "
             f"grad and vmap"
         )
-    points = np.asarray(given, np.float64)
-    if np.any(np.isnan(points)):
+    points = np.asarray(value, np.float64)
+    if np.isnan(points).any():
         raise ValueError(f"{name} must not hold NaN, got {value}; leave out missing values")
     return points
 
@@ -269,11 +270,6 @@ def certified(
     f: Distribution | Input,
     *,
     output: int | None = None,
-    max_parts: int = 1,
-    seconds: float | None = None,
-    gap: float | None = None,
-    threshold: float | None = None,
-    progress: bool = True,
 ) -> CertifiedDistribution:
     r"""Proved bounds on the distribution of a leaky-ReLU network's output.
 
@@ -292,24 +288,21 @@ def certified(
         of them. Its numbers are those of `nn_uq_dist.inputs.as_input`, which may have rounded them.
     output
         Index of the output. None if there is only one.
-    max_parts, seconds, gap, threshold, progress
-        As for `refine` of the result: split the input into up to this many parts. By default it is
-        not split.
 
     Returns
     -------
     CertifiedDistribution
         With ``cdf_bounds``, ``probability_bounds``, ``quantile_bounds``, ``mean_bounds``,
-        ``error_bound`` and ``gap``.
+        ``error_bound`` and ``gap``; its ``refine`` splits the input for tighter bounds.
 
     Raises
     ------
     TypeError
         If `network` is no function, `f` is of an unsupported family or over something else than
-        vectors, an argument is not a number, or `network` or `f` are traced.
+        vectors, `output` is no integer, or `network` or `f` are traced.
     ValueError
         If `network` is no leaky-ReLU network or stacked, `f` has batch axes, the wrong number of
-        inputs or nothing random, a number is out of its range, or so large that bounds overflow.
+        inputs or nothing random, `output` is out of range or missing, or bounds overflow.
 
     Notes
     -----
@@ -365,9 +358,4 @@ def certified(
             f"network and f must give bounds below {_LARGEST:g}, got larger ones or NaN; scale the "
             f"weights or the input"
         )
-    found = CertifiedDistribution.of_covers(exact, (cover,), index)
-    if max_parts == 1 and not seconds is gap is threshold is None:
-        raise ValueError(
-            "max_parts must exceed 1 for seconds, gap and threshold to matter, got 1; pass more"
-        )
-    return found.refine(max_parts, seconds=seconds, gap=gap, threshold=threshold, progress=progress)
+    return CertifiedDistribution.of_covers(exact, (cover,), index)

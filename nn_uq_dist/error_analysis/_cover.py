@@ -82,8 +82,8 @@ def largest_probability(
     rounding = 4 * EPS * (np.abs(points) + np.abs(mean)) + 1e-140
     rounding = rounding + 2 * NORMAL_RANGE * (count + 8) * EPS * scale[..., None]
     flat = np.broadcast_to(points - mean + rounding, shape).reshape(-1, shape[-1])
-    parts = flat, weights.reshape(len(flat), -1), scale.reshape(-1)
-    high = distribution_bounds(*parts, tolerance)[1].reshape(shape)
+    rows = weights.reshape(len(flat), -1)
+    high = distribution_bounds(flat, rows, scale.ravel(), tolerance)[1].reshape(shape)
     return np.minimum(high + (_BEYOND * (1 + count) if count else 0.0), 1.0)
 
 
@@ -107,27 +107,27 @@ def enclosed(
     influence
         :math:`|\Lambda|`, by default that of the tangents at the centers.
     """
-    middles = centers(network, boxes)
-    weight_of = influence or [part.mean(axis=1) for part in tangents(network, boxes)[1]]
+    if influence is None:
+        influence = tangents(network, boxes)[1]
     count = len(boxes.center)
     failure, shares = np.zeros(count), np.zeros(boxes.center.shape)
     lines: list[Lines] = []
-    for layer, (weights, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
-        middle, weight, num = middles[layer], weight_of[layer], len(bias)
-        own = rounding_of(network, lines, np.zeros((count, 1)))
+    layers = zip(network.weights, network.biases, centers(network, boxes), influence, strict=True)
+    for weights, bias, middle, size in layers:
+        rounding = rounding_of(network, lines, np.zeros((count, 1)))
         rows = np.tile(np.concatenate([weights, -weights]), (count, 1, 1))
-        const = np.concatenate([bias - own, -bias - own], axis=-1)
+        const = np.concatenate([bias - rounding, -bias - rounding], axis=-1)
         forms, _ = lower_forms(network, (rows, const, 0.0), lines, boxes)
-        least, paid = _cut(network, boxes, forms, middle, price * weight)
+        least, paid = _cut(network, boxes, forms, middle, price * size)
         failure += paid
         line = lines_of(network, lines, least, middle)
         lines.append(line)
-        distance = weight * np.maximum((line.upper - line.lower) * middle + line.intercept, 0)
-        part = np.abs(forms.rows[:, :num]) * boxes.radius[:, None]
-        total = np.maximum(part.sum(axis=-1, keepdims=True), np.finfo(float).tiny)
-        shares += (distance[..., None] * (part / total)).sum(axis=1)
-    forms, seen = lower_forms(network, network.ends(lines[-1].largest), lines, boxes)
-    return Enclosed(forms, failure, shares, [part.mean(axis=1) for part in seen])
+        distance = size * np.maximum((line.upper - line.lower) * middle + line.intercept, 0)
+        moves = np.abs(forms.rows[:, : len(bias)]) * boxes.radius[:, None]
+        total = np.maximum(moves.sum(axis=-1, keepdims=True), np.finfo(float).tiny)
+        shares += (distance[..., None] * (moves / total)).sum(axis=1)
+    forms, influence = lower_forms(network, network.ends(lines[-1].largest), lines, boxes)
+    return Enclosed(forms, failure, shares, influence)
 
 
 def _cut(
@@ -143,25 +143,21 @@ def _cut(
     box, neuron = np.nonzero((least[:, :num] < 0) & (least[:, num:] < 0) & (worth > 0))
     if not len(box):
         return least, failure
-    sides = np.stack([neuron, neuron + num], axis=-1)
-    there = forms.take((box[:, None], sides))
-    ends = least[box[:, None], sides]
-    cuts = ends[..., None] * np.linspace(0, 1, _NUM_CUTS) ** 2
-    paid = largest_probability(network, boxes.take(box), there, cuts, _TOLERANCE)
+    sides = box[:, None], np.stack([neuron, neuron + num], axis=-1)
+    cuts = least[sides][..., None] * np.linspace(0, 1, _NUM_CUTS) ** 2
+    paid = largest_probability(network, boxes.take(box), forms.take(sides), cuts, _TOLERANCE)
     paid[..., -1] = 0
     low, high = cuts[:, 0, :, None], -cuts[:, 1, None, :]
-    at = middle[box, neuron][:, None, None]
+    h = middle[box, neuron][:, None, None]
     width = np.maximum(high - low, np.finfo(float).tiny)
     # The chord at the center minus the activation itself; none if one end is zero.
-    over = np.where(at >= 0, -low * (high - at), high * (at - low)) / width
+    over = np.where(h >= 0, -low * (high - h), high * (h - low)) / width
     gap = (1 - network.alpha) * np.maximum(over, 0)
     cost = paid[:, 0, :, None] + paid[:, 1, None, :] + worth[box, neuron][:, None, None] * gap
-    first, second = np.divmod(cost.reshape(len(box), -1).argmin(axis=-1), _NUM_CUTS)
-    index = np.arange(len(box))
-    least[box, neuron] = cuts[index, 0, first]
-    least[box, neuron + num] = cuts[index, 1, second]
-    total = paid[index, 0, first] + paid[index, 1, second]
-    np.add.at(failure, box, total * (1 + 1e-12))
+    best = np.divmod(cost.reshape(len(box), -1).argmin(axis=-1), _NUM_CUTS)
+    chosen = np.arange(len(box))[:, None], np.arange(2), np.stack(best, axis=-1)
+    least[sides] = cuts[chosen]
+    np.add.at(failure, box, paid[chosen].sum(axis=-1) * (1 + 1e-12))
     return least, failure
 
 
@@ -198,13 +194,6 @@ class Cover(NamedTuple):
         least = self.certain.smallest(self.boxes).min(axis=0)
         return float(least[0]), float(-least[1])
 
-    def middle_gap(self, price: float) -> FloatArray:
-        """Distance of the bounds at the center, plus what may fail at this price, ``(P,)``."""
-        rows, const = self.forms
-        least = const + (rows @ self.boxes.center[:, None, :, None])[..., 0]
-        distance: FloatArray = (self.failure / price - least.sum(axis=-1)).min(axis=-1)
-        return distance
-
 
 # For the whole input, and for its parts if there are any.
 type Covers = tuple[Cover, ...]
@@ -218,18 +207,18 @@ def cover_of(
     Ranges are cut for each price with the influence of neurons that the bounds before say.
     """
     portion = max(1, _NEURONS_AT_ONCE // sum(map(len, network.biases)))
-    found = []
+    covers = []
     for start in range(0, len(mass), portion):
-        some = boxes.take(slice(start, start + portion))
-        kinds = [enclosed(network, some)]
+        rows = slice(start, start + portion)
+        kinds = [enclosed(network, boxes.take(rows))]
         for price in prices:
-            kinds.append(enclosed(network, some, price, kinds[-1].influence))
-        parts = zip(*(kind.forms for kind in kinds), strict=True)
-        forms = AffineForms(*(np.stack(same, axis=1) for same in parts))
-        failure = np.stack([kind.failure for kind in kinds], axis=1)
-        own = mass[start : start + portion]
-        found.append(Cover(some, own, forms, failure, kinds[0].shares))
-    return joined(found)
+            kinds.append(enclosed(network, boxes.take(rows), price, kinds[-1].influence))
+        forms, failure = jax.tree.map(
+            lambda *arrays: np.stack(arrays, axis=1),
+            *((kind.forms, kind.failure) for kind in kinds),
+        )
+        covers.append(Cover(boxes.take(rows), mass[rows], forms, failure, kinds[0].shares))
+    return joined(covers)
 
 
 def whole_cover(network: StandardNetwork) -> Cover:
@@ -245,7 +234,10 @@ def refined(network: StandardNetwork, cover: Cover, most: int, threshold: float 
     """
     price = _WORTH_OF_PARTS * _unit_price(network)
     if threshold is None:
-        score = cover.middle_gap(price)
+        # Distance of the bounds at the center, plus what may fail at this price.
+        rows, const = cover.forms
+        least = const + (rows @ cover.boxes.center[:, None, :, None])[..., 0]
+        score = (cover.failure / price - least.sum(axis=-1)).min(axis=-1)
     else:
         score = np.add(*tails(network, cover, np.array([threshold], float)))[:, 0] - 1
     # Smaller parts would have centers that are rounded, and miss a piece of the box.
@@ -254,8 +246,7 @@ def refined(network: StandardNetwork, cover: Cover, most: int, threshold: float 
     if num == 0:
         return cover
     chosen = np.argpartition(-score, num - 1)[:num]
-    kept = np.ones(len(cover.mass), bool)
-    kept[chosen] = False
+    kept = np.delete(np.arange(len(cover.mass)), chosen)
     axis = np.where(network.is_uniform, cover.shares[chosen], -1.0).argmax(axis=-1)
     middle, half = cover.boxes.take(chosen)
     moved = np.zeros_like(half)
@@ -264,14 +255,13 @@ def refined(network: StandardNetwork, cover: Cover, most: int, threshold: float 
     boxes = Boxes(np.concatenate([middle - moved, middle + moved]), half)
     children = cover_of(network, boxes, np.tile(cover.mass[chosen] / 2, 2), [price])
     # The whole input, which is split first, has more kinds of bounds than parts have.
-    rest = [jax.tree.map(lambda part: part[kept], cover)] if any(kept) else []
+    rest = [jax.tree.map(lambda array: array[kept], cover)] if kept.size else []
     return joined([*rest, children])
 
 
 def joined(covers: Sequence[Cover]) -> Cover:
     """All boxes in one."""
-    together: Cover = jax.tree.map(lambda *parts: np.concatenate(parts), *covers)
-    return together
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *covers)
 
 
 def tails(network: StandardNetwork, cover: Cover, y: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -280,19 +270,19 @@ def tails(network: StandardNetwork, cover: Cover, y: FloatArray) -> tuple[FloatA
     impossible = np.stack([y < least[:, :1], y > -least[:, 1:]], axis=1)
     # A normal variable may be outside of its range.
     normal = 1e-18 * np.count_nonzero(~network.is_uniform)
-    found = np.where(impossible, normal, 1.0)
+    most = np.where(impossible, normal, 1.0)
     box, point = np.nonzero(~impossible.any(axis=1))
     points = np.stack([y, -y])
     tolerance = _TOLERANCES[len(cover.mass) > 1]
     for start in range(0, len(box), _PAIRS_AT_ONCE):
         b, p = (index[start : start + _PAIRS_AT_ONCE] for index in (box, point))
-        boxes, at = cover.boxes.take(b), points.T[p, :, None]
+        boxes, limits = cover.boxes.take(b), points.T[p, :, None]
         for kind in range(cover.failure.shape[1]):
             forms = cover.forms.take((b, kind))
-            pairs = largest_probability(network, boxes, forms, at, tolerance)
+            pairs = largest_probability(network, boxes, forms, limits, tolerance)
             value = pairs[..., 0] + cover.failure[b, kind, None]
-            found[b, :, p] = np.minimum(found[b, :, p], value * (1 + 4 * EPS))
-    return found[:, 0], found[:, 1]
+            most[b, :, p] = np.minimum(most[b, :, p], value * (1 + 4 * EPS))
+    return most[:, 0], most[:, 1]
 
 
 def tails_of(network: StandardNetwork, covers: Covers, points: FloatArray) -> list[FloatArray]:
@@ -325,8 +315,7 @@ def mean_bounds(network: StandardNetwork, cover: Cover) -> FloatArray:
             signal = np.abs(weights) @ signal + np.abs(bias)
         largest = np.abs(network.output) @ signal + network.direct_size
         slack = slack + 1e-17 * num_normal**2 * (largest + cover.mass @ size)
-    least: FloatArray = cover.mass @ forms.middle(cover.boxes) - slack
-    return least
+    return cover.mass @ forms.middle(cover.boxes) - slack
 
 
 def largest_error(network: StandardNetwork, cover: Cover) -> float:
@@ -349,8 +338,8 @@ def _unit_price(network: StandardNetwork) -> float:
 def looked_at(network: StandardNetwork, cover: Cover) -> FloatArray:
     """Points around the mean of the tangent, and between extreme quantiles of the bounds."""
     low, high = tangents(network, Boxes.whole(network))[0].const[0]
-    middle, reach = (low - high) / 2, _MOST_SCORE / _unit_price(network)
-    around = np.linspace(middle - reach, middle + reach, _NUM_AROUND)
+    middle, distance = (low - high) / 2, _MOST_SCORE / _unit_price(network)
+    around = np.linspace(middle - distance, middle + distance, _NUM_AROUND)
     grid = np.sort(np.concatenate([around, np.linspace(*cover.range, _NUM_AROUND)]))
     below, above = tails_of(network, (cover,), grid)
     inside = grid[(below > _EXTREME) & (above > _EXTREME)]

@@ -14,8 +14,8 @@ from nn_uq_dist.basics.concrete import FloatArray
 
 # Twice the unit roundoff.
 EPS = float(np.finfo(np.float64).eps)
-# Standard deviations beyond which Chernoff's bound, exp(-REACH^2 / 2) = 2e-16, is all that is left.
-REACH = 8.5
+# Standard deviations beyond which Chernoff's bound, 2e-16, is all that is left.
+FARTHEST = 8.5
 _MOST_KEPT = 6
 _NUM_NODES = (8, 16, 32, 64, 128, 512, 4096)
 _NUMBERS_AT_ONCE = 2**20
@@ -53,13 +53,13 @@ def distribution_bounds(
     most :math:`e^{-8.5^2/2}` since the distribution is sub-Gaussian with its own variance. Later
     terms are at most those with :math:`|\sin x / x| \le \min(1, 1/x)`, whose sum is an integral.
     With few uniform variables they decay slowly; then the piecewise polynomial of the largest
-    weights is used, and what is left moves y by its reach.
+    weights is used, and what is left moves y by its largest size.
     """
     scale = np.sqrt((weights**2).sum(axis=-1) / 3 + normal_scale**2)
     width = np.abs(weights).sum(axis=-1)
     slack = (weights.shape[-1] + 64) * EPS
-    unit = np.minimum(width + REACH * normal_scale, REACH * scale) * (1 + slack)
-    # Products of smaller numbers would underflow: such a distribution is one point, with its reach.
+    unit = np.minimum(width + FARTHEST * normal_scale, FARTHEST * scale) * (1 + slack)
+    # Products of smaller numbers would underflow: such a distribution is one point, next to others.
     is_point = unit < 1e-140
     safe = np.where(is_point, 1.0, unit)
     w = -np.sort(-np.abs(weights), axis=-1) / safe[:, None]
@@ -72,31 +72,30 @@ def distribution_bounds(
     beyond = np.where((s == 0)[:, None] & (x < -(width / safe)[:, None] * (1 + slack)), 0, bound)
     low, high = _lower_half(np.maximum(x, -1.0), w, s, tolerance)
     # Units and points were rounded; the density of a log-concave distribution is at most 1 / sd.
-    rounding = 8 * REACH * slack
+    rounding = 8 * FARTHEST * slack
     inside = x > -1
     low = np.where(inside, np.maximum(low - rounding, 0), 0)
     high = np.minimum(np.where(inside, np.minimum(high + rounding, 0.5), 2.3e-16), beyond)
     upper = y > 0
     low, high = np.where(upper, 1 - high - EPS, low), np.where(upper, 1 - low, high)
-    edge = is_point[:, None]
     # Squares of tiny weights are zero, their sum is not.
-    reach = (width + REACH * normal_scale)[:, None] * (1 + slack)
+    largest = (width + FARTHEST * normal_scale)[:, None] * (1 + slack)
     return (
-        np.where(edge, np.where(y >= reach, 1 - 1e-15, 0.0), low),
-        np.where(edge, np.where(y >= -reach, 1.0, 1e-15), high),
+        np.where(is_point[:, None], np.where(y >= largest, 1 - 1e-15, 0.0), low),
+        np.where(is_point[:, None], np.where(y >= -largest, 1.0, 1e-15), high),
     )
 
 
 def _lower_half(x: FloatArray, w: FloatArray, s: FloatArray, tolerance: float) -> Bounds:
-    """Bounds at points in (-1, 0) of distributions that reach to 1, each by its better method."""
+    """Bounds at points in (-1, 0) of distributions on (-1, 1), each by its better method."""
     low, high = np.zeros(x.shape), np.full(x.shape, 0.5)
     kept, polynomial_error = _number_kept(w, s)
     nodes, series_error = _number_of_nodes(w, s, tolerance)
     by_polynomial = (polynomial_error < tolerance) | (polynomial_error < series_error)
     for number in np.unique(kept[by_polynomial]):
         rows = np.flatnonzero(by_polynomial & (kept == number))
-        rest = (w[rows, number:].sum(axis=-1) + REACH * s[rows]) * (1 + (w.shape[1] + 8) * EPS)
-        # What is left out moves the points by its reach.
+        rest = (w[rows, number:].sum(axis=-1) + FARTHEST * s[rows]) * (1 + (w.shape[1] + 8) * EPS)
+        # What is left out moves the points by its largest size.
         below, first = _few_weights(x[rows] - rest[:, None], w[rows, :number])
         above, second = _few_weights(x[rows] + rest[:, None], w[rows, :number])
         low[rows], high[rows] = below - first - 1e-16, above + second + 1e-16
@@ -124,9 +123,9 @@ def _number_of_nodes(
             rest = np.exp(-np.log(large).sum(axis=-1) - (s * t) ** 2 / 2) / (math.pi * power)
         # Each sine and product is off by a few EPS, each argument by EPS times itself.
         rounding = EPS * (8 * (w.shape[1] + 4) * (math.log(number) + 4) + 8 * number)
-        found = rest + rounding + 4e-16
-        better = (error > tolerance) & (found < error)
-        nodes, error = np.where(better, number, nodes), np.where(better, found, error)
+        total = rest + rounding + 4e-16
+        better = (error > tolerance) & (total < error)
+        nodes, error = np.where(better, number, nodes), np.where(better, total, error)
     return nodes, error
 
 
@@ -136,11 +135,8 @@ def _series(x: FloatArray, w: FloatArray, s: FloatArray, number: int) -> FloatAr
         transform = np.exp(-((s[:, None] * t) ** 2) / 2) / (np.arange(number) + 0.5)
         for column in w.T:
             if np.any(column):
-                angle = column[:, None] * t
-                transform *= np.sinc(angle / math.pi)
-    sines = np.sin(x[..., None] * t)
-    value: FloatArray = 0.5 + (sines @ transform[..., None])[..., 0] / math.pi
-    return value
+                transform *= np.sinc(column[:, None] * t / math.pi)
+    return 0.5 + (np.sin(x[..., None] * t) @ transform[..., None])[..., 0] / math.pi
 
 
 def _number_kept(w: FloatArray, s: FloatArray) -> tuple[np.ndarray, FloatArray]:
@@ -152,10 +148,10 @@ def _number_kept(w: FloatArray, s: FloatArray) -> tuple[np.ndarray, FloatArray]:
         volume = volume * 2 * number * largest
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             rounding = 2.0**number * (number + 2) ** 2 * EPS / volume
-            rest = (w[:, number:].sum(axis=-1) + REACH * s) / w[:, 0]
-        found = np.where(largest > 0, rounding + rest, np.inf)
-        better = found < error
-        kept, error = np.where(better, number, kept), np.where(better, found, error)
+            rest = (w[:, number:].sum(axis=-1) + FARTHEST * s) / w[:, 0]
+        total = np.where(largest > 0, rounding + rest, np.inf)
+        better = total < error
+        kept, error = np.where(better, number, kept), np.where(better, total, error)
     return kept, error
 
 

@@ -93,41 +93,37 @@ class LeakyReLUNetwork:
                 f"skip_connection must be True or False, got {type(skip_connection).__name__}; it "
                 f"is static and cannot be traced"
             )
-        weights = _as_finite_sequence("hidden_weights", hidden_weights)
-        shifts = _as_finite_sequence("biases", biases)
-        if not weights or len(weights) != len(shifts):
+        hidden, shifts = _arrays("hidden_weights", hidden_weights), _arrays("biases", biases)
+        if not hidden or len(hidden) != len(shifts):
             raise ValueError(
                 f"hidden_weights and biases must have one entry per hidden layer, at least one, "
-                f"got {len(weights)} and {len(shifts)}; pass zeros for a layer without bias"
+                f"got {len(hidden)} and {len(shifts)}; pass zeros for a layer without bias"
             )
         matrix = checks.as_finite("output_matrix", output_matrix)
         if output_bias is not None:
             output_bias = checks.as_finite("output_bias", output_bias)
-        size: int | None = None
-        for n, parts in enumerate(zip(weights, shifts, strict=True)):
-            size = _checked_layer((f"hidden_weights[{n}]", f"biases[{n}]"), *parts, "N", size)
-        inputs, names = np.shape(weights[0])[1], ("output_matrix", "output_bias")
-        outputs = _checked_layer(names, matrix, output_bias, "N_y", size)
-        if skip_connection and inputs != outputs:
+        width: int | str = "N_x"
+        for n, (weights, bias) in enumerate(zip(hidden, shifts, strict=True)):
+            width = _layer_width(f"hidden_weights[{n}]", f"biases[{n}]", weights, bias, width)
+        num_outputs = _layer_width("output_matrix", "output_bias", matrix, output_bias, width)
+        num_inputs = np.shape(hidden[0])[1]
+        if skip_connection and num_inputs != num_outputs:
             raise ValueError(
-                f"skip_connection must join as many inputs as outputs, got N_x = {inputs} and "
-                f"N_y = {outputs}; pass skip_connection=False"
+                f"skip_connection must join as many inputs as outputs, got N_x = {num_inputs} and "
+                f"N_y = {num_outputs}; pass skip_connection=False"
             )
         slope = checks.as_numeric("negative_slope", negative_slope)
         # Written so that NaN fails, too.
-        is_slope = np.shape(slope) == () and (
-            not checks.is_concrete(slope) or 0 <= np.asarray(slope) <= 1
-        )
-        if not is_slope:
+        if np.ndim(slope) or (checks.is_concrete(slope) and not 0 <= np.asarray(slope) <= 1):
             raise ValueError(
                 f"negative_slope must be a scalar in [0, 1], got {slope}; pass 0.01 for the usual "
                 f"leaky ReLU, one slope for all neurons"
             )
-        given = (tuple(weights), tuple(shifts), matrix, output_bias)
-        dtype = checks.float_dtype(*jax.tree.leaves(given))
+        parameters = (tuple(hidden), tuple(shifts), matrix, output_bias)
+        dtype = checks.float_dtype(*jax.tree.leaves(parameters))
+        *arrays, bias = jax.tree.map(lambda array: jnp.asarray(array, dtype), parameters)
         slope = jnp.asarray(slope, dtype)
         slope = jnp.where((slope >= 0) & (slope <= 1), slope, jnp.nan)
-        *arrays, bias = jax.tree.map(lambda part: jnp.asarray(part, dtype), given)
         values = (*arrays, slope, skip_connection, bias)
         for field, value in zip(dataclasses.fields(self), values, strict=True):
             object.__setattr__(self, field.name, value)
@@ -225,8 +221,8 @@ class LeakyReLUNetwork:
         return output + x if self.skip_connection else output
 
 
-def require_network(network: LeakyReLUNetwork, *, stacked: bool = False) -> None:
-    """Raise for another callable, whose layers are not accessible, and for stacked networks."""
+def input_of(network: LeakyReLUNetwork, f: Distribution | Input, *, stacked: bool = False) -> Input:
+    """Return `f` as an input of `network`, one network unless `stacked`, or raise an error."""
     if not isinstance(network, LeakyReLUNetwork):
         raise TypeError(
             f"network must be a LeakyReLUNetwork, got {type(network).__name__}; convert it with "
@@ -237,11 +233,6 @@ def require_network(network: LeakyReLUNetwork, *, stacked: bool = False) -> None
             f"network must be one network, got stacked ones with output_matrix of shape "
             f"{np.shape(network.output_matrix)}; use jax.vmap over them"
         )
-
-
-def input_of(network: LeakyReLUNetwork, f: Distribution | Input, *, stacked: bool = False) -> Input:
-    """Return `f` as an input of `network`, or raise an error that says what is wrong."""
-    require_network(network, stacked=stacked)
     distribution = vector_input(f)
     if distribution.num_inputs != network.num_inputs:
         raise ValueError(
@@ -273,60 +264,53 @@ def as_float64(network: LeakyReLUNetwork) -> Any:
     ValueError
         If a parameter is NaN or infinite: a transformation may have rebuilt the network.
     """
-    checks.require_finite("negative_slope", network.negative_slope, "pass a number in [0, 1]")
-    # None, a bias that is left out, has no leaves.
-    for part in jax.tree.leaves(network):
-        checks.require_finite("every weight and bias of network", part)
+    for parameter in jax.tree.leaves(network):
+        checks.require_finite("every weight, bias and slope of network", parameter)
     return in_float64(network)
 
 
-def _as_finite_sequence(name: str, parts: Sequence[ArrayLike]) -> list[ArrayLike]:
-    if not isinstance(parts, Sequence):
+def _arrays(name: str, arrays: Sequence[ArrayLike]) -> list[ArrayLike]:
+    """Finite arrays, one per hidden layer."""
+    if not isinstance(arrays, Sequence):
         raise TypeError(
             f"{name} must be a list or tuple of arrays, one per hidden layer, got "
-            f"{type(parts).__name__}; put a single array in a tuple"
+            f"{type(arrays).__name__}; put a single array in a tuple"
         )
-    return [checks.as_finite(f"{name}[{n}]", part) for n, part in enumerate(parts)]
+    return [checks.as_finite(f"{name}[{n}]", array) for n, array in enumerate(arrays)]
 
 
-def _checked_layer(
-    names: tuple[str, str],
-    weights: ArrayLike,
-    bias: ArrayLike | None,
-    rows: str,
-    columns: int | None,
+def _layer_width(
+    name: str, bias_name: str, weights: ArrayLike, bias: ArrayLike | None, num_inputs: int | str
 ) -> int:
-    """Check the shapes of a layer, given the number of its inputs if known; return its outputs."""
+    """Number of outputs of a layer, whose shapes are checked; `num_inputs` may be a mere name."""
     shape = np.shape(weights)
-    if len(shape) != 2 or columns not in {None, shape[-1]} or 0 in shape:
+    if len(shape) != 2 or 0 in shape or num_inputs not in {"N_x", shape[-1]}:
         raise ValueError(
-            f"{names[0]} must have shape ({rows}, {columns or 'N_x'}), a row per output and a "
-            f"column per input of the layer, got shape {shape}; transpose kernels that multiply "
-            f"from the right"
+            f"{name} must have shape (N, {num_inputs}), a row per output and a column per input "
+            f"of the layer, got shape {shape}; transpose kernels that multiply from the right"
         )
     if bias is not None and np.shape(bias) != shape[:1]:
         raise ValueError(
-            f"{names[1]} must have shape {shape[:1]}, as the rows of {names[0]}, got shape "
+            f"{bias_name} must have shape {shape[:1]}, as the rows of {name}, got shape "
             f"{np.shape(bias)}; pass an entry per row"
         )
     return shape[0]
 
 
-def _require_same(network: Callable[[Array], Array], read: LeakyReLUNetwork) -> None:
-    """Raise if what was read differs from the network itself at some inputs."""
-    if not checks.is_concrete(read):
+def _require_same(network: Callable[[Array], Array], layers: LeakyReLUNetwork) -> None:
+    """Raise if the layers that were read differ from the network itself at some inputs."""
+    if not checks.is_concrete(layers):
         return
-    draws = np.random.default_rng(0).normal(size=(6, read.num_inputs))
-    inputs = jnp.asarray(
-        draws * np.array([[0.1], [0.1], [1], [1], [100], [100]]), read.biases[0].dtype
-    )
+    draws = np.random.default_rng(0).normal(size=(6, layers.num_inputs))
+    scales = np.array([[0.1], [0.1], [1], [1], [100], [100]])
+    inputs = jnp.asarray(draws * scales, layers.biases[0].dtype)
     with evaluated_now():
-        expected, found = jax.vmap(network)(inputs), jax.vmap(read)(inputs)
-    size = np.abs(expected).max(axis=1, keepdims=True) + np.abs(read(inputs[0] * 0)).max()
-    tolerance = np.sqrt(jnp.finfo(found.dtype).eps)
-    if not (np.abs(found - expected) <= tolerance * size).all():
+        expected, outputs = jax.vmap(network)(inputs), jax.vmap(layers)(inputs)
+        size = np.abs(expected).max(axis=1, keepdims=True) + np.abs(layers(inputs[0] * 0)).max()
+    difference = np.abs(outputs - expected)
+    if not (difference <= np.sqrt(jnp.finfo(outputs.dtype).eps) * size).all():
         raise ValueError(
             f"network must be the same function each time, got outputs that differ by up to "
-            f"{np.abs(found - expected).max():.1e} from those of the layers that were read; "
-            f"switch dropout off, or construct a LeakyReLUNetwork from the weights"
+            f"{difference.max():.1e} from those of the layers that were read; switch dropout off, "
+            f"or construct a LeakyReLUNetwork from the weights"
         )

@@ -101,8 +101,8 @@ class _Reader:
             return place.val if isinstance(place, Literal) else known[place]
 
         for eqn in jaxpr.eqns:
-            found = self.apply(eqn, [value(place) for place in eqn.invars])
-            known.update(zip(eqn.outvars, found, strict=True))
+            results = self.apply(eqn, [value(place) for place in eqn.invars])
+            known.update(zip(eqn.outvars, results, strict=True))
         return [value(place) for place in jaxpr.outvars]
 
     def apply(self, eqn: Any, given: list[Any]) -> list[Any]:
@@ -172,8 +172,8 @@ class _Reader:
 
 
 def _evaluated(eqn: Any, operands: list[Any]) -> list[Any]:
-    found = eqn.primitive.bind(*operands, **eqn.params)
-    return list(found) if eqn.primitive.multiple_results else [found]
+    results = eqn.primitive.bind(*operands, **eqn.params)
+    return list(results) if eqn.primitive.multiple_results else [results]
 
 
 def _mapped(eqn: Any, given: list[Any]) -> list[Any]:

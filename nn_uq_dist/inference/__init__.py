@@ -5,10 +5,11 @@ input is: all answers are sought there. `_importance_weights.py` keeps all draws
 weights over all mixtures that they were drawn from, and has what both searches do with them.
 
 Of how probable it is that the network fails, read `_failure_probability.py` first, then
-`_failure_search.py`, which learns where it fails. `_limit_state.py` says which runs fail, and has
-climbs to it, `_corners.py` planes there; `_markov_chains.py` has chains beyond it, and subset
-simulation, which is made of such. All lead to failing inputs. `_normal_mixture.py` has the
-distributions that are drawn from, and `_failure_estimate.py` the estimate, and what can be claimed.
+`_failure_search.py`, which learns where it fails, and `_search_state.py`, what it knows, and the
+mixture that this leads to. `_limit_state.py` says which runs fail, has climbs to the limit, and
+planes and corners there; `_markov_chains.py` has chains beyond it, and subset simulation, which is
+made of such. All lead to failing inputs. `_normal_mixture.py` has the distributions that are drawn
+from, and `_failure_estimate.py` the estimate, and what can be claimed.
 
 Of the inputs behind observed outputs, read `_input_posterior.py` first. `_posterior_starts.py`
 finds where to begin and tells how much it may have missed, `_student_mixture.py` has the

@@ -5,30 +5,23 @@ A claim rests on what was looked for: by these draws, and by the search before.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.inference._failure_search import (
-    GUARD_SHARE,
-    LEARNING_SHARE,
-    SPREAD_SHARES,
-    SPREADS,
-    WIDE_SHARE,
-    FailureSearch,
-    Target,
-)
+from nn_uq_dist.inference._failure_search import LEARNING_SHARE, SPREAD_SHARES, WIDE_SHARE
 from nn_uq_dist.inference._importance_weights import (
-    LEAST_EFFECTIVE,
+    LEAST_ESS,
     agree,
     tail_excess,
     tail_settles,
 )
 from nn_uq_dist.inference._limit_state import Limits, nearest
 from nn_uq_dist.inference._normal_mixture import NormalMixture
+from nn_uq_dist.inference._search_state import GUARD_SHARE, SPREADS, Search, Target
 from nn_uq_dist.inference._standard_space import StandardSpace
 
 # Draws of a portion, and most numbers of it and of the failing draws that are returned.
@@ -47,7 +40,7 @@ _MOST_HEAVIER, _MOST_LARGER, _ERRORS_OF_SECOND = 0.05, 3.5, 2.0
 _ADAPTED = 0.1
 # Draws beyond a corner found afterwards that show it, and how many may weigh more than all others.
 _LEAST_OF_CORNER, _MOST_OF_CORNER = 4, 0.5
-# Level of the bounds, and the chance that the reach is too large.
+# Level of the bounds, and the chance that `reach` is too large.
 _LEVEL, _MISSED = 0.95, 0.01
 # Farther than the largest number of runs reaches, which is 19.
 _FARTHEST = 40.0
@@ -68,45 +61,44 @@ class FinalSample:
     num_nan, nan_weight
         Draws with NaN, and the sum of their weights.
     nearest
-        For each limit the failing point nearest to zero, of the draws and of those known before.
+        For each limit the failing point nearest to zero, of the draws and of those before.
     """
 
     def __init__(
-        self, space: StandardSpace, limits: Limits, control: FloatArray, known: FloatArray
+        self, space: StandardSpace, limits: Limits, control: FloatArray, before: FloatArray
     ) -> None:
         self._space, self._limits, self._control = space, limits, control
         self.count = self.num_plain = self.num_nan = 0
-        self.nan_weight, self.nearest = 0.0, known
+        self.nan_weight, self.nearest = 0.0, before
         self.plain_hits = np.zeros(limits.values.size, int)
         # Of the terms and their squares, of the weights of what fails and their squares.
         self._sums = np.zeros((4, limits.values.size))
         self._kept: list[tuple[FloatArray, FloatArray]] = []
-        self._numbers = 0
+        self._num_kept = 0
         self._widest = max(space.num_variables, space.distribution.num_inputs)
 
     def draw(self, mixture: NormalMixture, count: int, rng: np.random.Generator) -> None:
         """Draw a portion."""
-        z = mixture.draw(rng, count)
-        outputs = self._space.run(z)
-        fails = self._limits.fails(outputs)
-        log_weights = _log_weights(mixture, z)
+        points = mixture.draw(rng, count)
+        outputs = self._space.run(points)
+        fails, is_nan = self._limits.fails(outputs), np.isnan(outputs)
+        log_weights = _log_weights(mixture, points)
         weights = np.exp(log_weights)[:, None]
-        terms = weights * (fails - self._control)
-        hits = weights * fails
-        self._sums += [part.sum(axis=0) for part in (terms, terms**2, hits, hits**2)]
+        terms, hits = weights * (fails - self._control), weights * fails
+        self._sums += [numbers.sum(axis=0) for numbers in (terms, terms**2, hits, hits**2)]
         num_plain = math.floor(count * mixture.shares[0] / mixture.shares.sum())
         self.plain_hits += fails[:num_plain].sum(axis=0)
         self.num_plain += num_plain
         self.count += count
-        self.num_nan += int(np.isnan(outputs).sum())
-        self.nan_weight += float(weights[np.isnan(outputs)].sum())
+        self.num_nan += int(is_nan.sum())
+        self.nan_weight += float(weights[is_nan].sum())
         failing = fails.any(axis=1)
-        self.nearest = nearest(z[failing], fails[failing], self.nearest)
+        self.nearest = nearest(points[failing], fails[failing], self.nearest)
         # The draws are in the order of the components: all of a portion are kept, or none.
-        if self._numbers <= _MOST_NUMBERS:
+        if self._num_kept * self._widest <= _MOST_NUMBERS:
             logs = np.where(fails, log_weights[:, None], -np.inf)
-            self._kept.append((z[failing], logs[failing]))
-            self._numbers += int(failing.sum()) * self._widest
+            self._kept.append((points[failing], logs[failing]))
+            self._num_kept += int(failing.sum())
 
     def portion(self) -> int:
         """Draws of a portion."""
@@ -124,36 +116,47 @@ class FinalSample:
         return np.sqrt(np.maximum(second - mean**2, 0) / self.count)
 
     @property
-    def effective_draws(self) -> FloatArray:
-        """Failing draws of equal weights that would be worth as much."""
+    def ess(self) -> FloatArray:
+        """Effective sample size of the failing draws."""
         return self._sums[2] ** 2 / np.maximum(self._sums[3], 1e-300)
 
     def log_weights(self, column: int) -> FloatArray:
         """Of draws that fail at a limit."""
-        logs: FloatArray = np.concatenate([part[:, column] for _, part in self._kept])
+        logs = np.concatenate([logs[:, column] for _, logs in self._kept])
         return logs[np.isfinite(logs)]
 
     def failing_draws(self) -> tuple[FloatArray, FloatArray]:
         """Points ``(S, d)`` that fail, and their normalized weights ``(limits, S)``."""
-        points = np.concatenate([part for part, _ in self._kept])
-        logs = np.concatenate([part for _, part in self._kept])
+        points, logs = (np.concatenate(arrays) for arrays in zip(*self._kept, strict=True))
         largest = logs.max(axis=0, initial=-np.inf)
         weights = np.exp(logs - np.where(np.isfinite(largest), largest, 0))
         total = weights.sum(axis=0)
         return points, (weights / np.where(total > 0, total, 1)).T
 
 
+class Claims(NamedTuple):
+    """What can be claimed for each limit, as in `FailureProbability`."""
+
+    probability: FloatArray
+    log_probability: FloatArray
+    standard_error: FloatArray
+    converged: NDArray[np.bool_]
+    upper_bound: FloatArray
+    plain_bound: FloatArray
+    effective_draws: FloatArray
+
+
 def claims(
-    search: FailureSearch,
+    search: Search,
     final: FinalSample,
     mixture: NormalMixture,
     probes: Sequence[Sequence[FloatArray]],
-) -> dict[str, NDArray[Any]]:
-    """What can be claimed, for all limits: the estimate, judged by all that the search has seen.
+) -> Claims:
+    """The estimate, judged by all that the search has seen.
 
     Probes are, for each target, draws beyond corners that were found after the mixture was made.
     """
-    limits, probability, error = search.limits, final.probability, final.standard_error
+    limits, probability, error = search.problem.limits, final.probability, final.standard_error
     # Where nearly all fails, what does not may be in no draw.
     is_sure = (probability > 0.5) & (final.num_plain - final.plain_hits < _FEW_PLAIN)
     error = np.where(is_sure, np.maximum(error, 1 / max(final.num_plain, 1)), error)
@@ -161,7 +164,7 @@ def claims(
     converged = agree(
         probability, expected, np.hypot(error, expected_error), _ADAPTED * probability
     )
-    converged &= final.effective_draws >= LEAST_EFFECTIVE
+    converged &= final.ess >= LEAST_ESS
     seldom = final.plain_hits < _ENOUGH_PLAIN
     for column in np.flatnonzero(converged).tolist():
         logs = final.log_weights(column)
@@ -176,12 +179,12 @@ def claims(
         number = target.number
         if seldom[number] and converged[number]:
             most = final.log_weights(number).max()
-            heavier = [
-                np.mean(_log_weights(mixture, z) > most)
-                for z in beyond
-                if len(z) >= _LEAST_OF_CORNER
-            ]
-            converged[number] = max(heavier, default=0) <= _MOST_OF_CORNER
+            heavier = (
+                np.mean(_log_weights(mixture, points) > most) <= _MOST_OF_CORNER
+                for points in beyond
+                if len(points) >= _LEAST_OF_CORNER
+            )
+            converged[number] = all(heavier)
         if seldom[number] and len(target.population.points) and probability[number]:
             implied, agrees = _by_population(target, final, mixture, error[number])
             error[number] = max(error[number], implied)
@@ -192,19 +195,20 @@ def claims(
     safe = search.is_plain.sum() + final.num_plain - hits
     plain = np.where(safe, betaincinv(hits + 1, np.maximum(safe, 1), _LEVEL), 1)
     bound = np.where(converged, asymptotic, np.fmax(asymptotic, plain))
-    return {
-        "probability": probability,
-        "standard_error": error,
-        "converged": converged,
-        "upper_bound": np.maximum(limits.in_order(bound), probability),
-        "plain_bound": np.maximum(limits.in_order(plain), probability),
-        "effective_draws": final.effective_draws,
-    }
+    with np.errstate(divide="ignore"):
+        return Claims(
+            probability,
+            np.log(probability),
+            error,
+            converged,
+            np.maximum(limits.in_order(bound), probability),
+            np.maximum(limits.in_order(plain), probability),
+            final.ess,
+        )
 
 
 def _log_weights(mixture: NormalMixture, points: FloatArray) -> FloatArray:
-    logs: FloatArray = -0.5 * np.sum(points**2, axis=1) - mixture.log_density(points)
-    return logs
+    return -0.5 * np.sum(points**2, axis=1) - mixture.log_density(points)
 
 
 def _by_population(
@@ -221,9 +225,8 @@ def _by_population(
     log_weights = _log_weights(mixture, points)
     terms = np.exp(log_weights - math.log(probability))
     # Steps that were not taken repeat a point. Few points say it only to within their own errors.
-    second = terms.mean() - _ERRORS_OF_SECOND * terms.std() / math.sqrt(
-        np.unique(points[:, 0]).size
-    )
+    num_points = np.unique(points[:, 0]).size
+    second = terms.mean() - _ERRORS_OF_SECOND * terms.std() / math.sqrt(num_points)
     implied = probability * math.sqrt(max(second - 1, 0) / final.count)
     heavier = np.mean(log_weights > final.log_weights(number).max(initial=-np.inf))
     errors = math.hypot(population.relative_error, error / probability, 1 / len(points))
@@ -235,6 +238,6 @@ def reach(num_runs: int, num_final: int) -> float:
     """Distance of the farthest half-space that the wide draws have entered, but for 1%."""
     guard = GUARD_SHARE * (num_final + LEARNING_SHARE * num_runs)
     each = SPREAD_SHARES[1] * WIDE_SHARE * num_runs + guard / (len(SPREADS) - 1)
-    at = np.linspace(0.0, _FARTHEST, 4001)
-    hits = each * ndtr(-at[:, None] / np.array(SPREADS[1:])).sum(axis=1)
-    return float(np.interp(math.log(_MISSED), -hits, at))
+    distances = np.linspace(0.0, _FARTHEST, 4001)
+    hits = each * ndtr(-distances[:, None] / np.array(SPREADS[1:])).sum(axis=1)
+    return float(np.interp(math.log(_MISSED), -hits, distances))

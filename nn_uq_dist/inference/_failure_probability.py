@@ -11,10 +11,11 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.summary_line import described_line, number_table
+from nn_uq_dist.basics.summary_line import number_table
 from nn_uq_dist.inference._failure_estimate import FinalSample, claims, reach
-from nn_uq_dist.inference._failure_search import FailureSearch
+from nn_uq_dist.inference._failure_search import contradictions, searched
 from nn_uq_dist.inference._limit_state import Limits, design_points
+from nn_uq_dist.inference._search_state import Problem
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
 
@@ -41,9 +42,9 @@ class FailureProbability:
     probability, log_probability, standard_error
         Estimates, shaped as the limit; the standard error is that of the probability.
     upper_bound
-        Upper 95% bound of the probability of what the search reaches: all regions that a half-space
-        nearer than `reach` holds. If `converged` is false it is at least `plain_bound`, or the
-        bound of a limit that is exceeded more often.
+        Upper 95% bound of the probability, if the failing regions are in half-spaces nearer than
+        `reach`. If `converged` is false it is at least `plain_bound`, or the bound of a limit that
+        is exceeded more often.
     plain_bound
         Upper 95% bound from the runs whose inputs were drawn from the distribution of the input,
         which holds whatever was missed: about 3 over their number where none of them fails. They
@@ -97,16 +98,18 @@ class FailureProbability:
     weights: FloatArray
 
     def __repr__(self) -> str:
-        return described_line(self, self._facts)
-
-    def _facts(self) -> tuple[str, dict[str, object]]:
         if np.ndim(self.probability):
-            facts = {"limits": self.probability.shape, "num_converged": int(np.sum(self.converged))}
-            return "", facts
+            return (
+                f"FailureProbability(limits={self.probability.shape}, "
+                f"num_converged={int(np.sum(self.converged))})"
+            )
         # A standard error that cannot be trusted is not shown.
-        names = ("probability", "standard_error" if self.converged else "upper_bound")
-        shown: dict[str, object] = {name: f"{getattr(self, name):.3g}" for name in names}
-        return "", shown | {"converged": self.converged, "num_runs": self.num_runs}
+        name = "standard_error" if self.converged else "upper_bound"
+        return (
+            f"FailureProbability(probability={self.probability:.3g}, "
+            f"{name}={getattr(self, name):.3g}, converged={self.converged}, "
+            f"num_runs={self.num_runs})"
+        )
 
     def __str__(self) -> str:
         if not np.ndim(self.limit):
@@ -232,13 +235,14 @@ def failure_probability(
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     with tqdm(total=num_runs, unit="run", unit_scale=True, delay=2, disable=not progress) as bar:
         space = StandardSpace(flat, limits.read, num_runs, bar.update)
-        search = FailureSearch(space, limits, num_runs, rng)
+        problem = Problem(space, limits, num_runs, rng)
+        search = searched(problem)
         mixture = search.proposal()
         # What did not choose the mixture may contradict it.
         for_each = _PROBES_SHARE * num_runs / len(search.targets)
-        probes = [search.contradictions(target, for_each) for target in search.targets]
-        known = search.candidates(), search.nearest()
-        points = design_points(space, limits, *known, _RAYS_SHARE * num_runs)
+        probes = [contradictions(problem, target, for_each) for target in search.targets]
+        candidates, nearest = search.candidates(), search.nearest()
+        points = design_points(space, limits, candidates, nearest, _RAYS_SHARE * num_runs)
         expected = search.probability[0]
         control = np.where(expected > _OFTEN, np.minimum(expected, 1), 0)
         final = FinalSample(space, limits, control, points)
@@ -246,29 +250,25 @@ def failure_probability(
         while left > 0:
             final.draw(mixture, min(left, final.portion()), rng)
             left = num_runs - space.num_runs
-    nan = final.nan_weight / final.count
-    least = final.probability.min()
+    nan, least = final.nan_weight / final.count, final.probability.min()
     if nan > _LEAST_NAN * least:
-        rarest = f"the rarest failure has {least:.1g}" if least else "at one limit nothing fails"
         checks.warn(
             f"{final.num_nan} of {final.count} outputs drawn are NaN, with a probability of "
-            f"{nan:.1g}, and {rarest}; NaN counts as no failure: check "
+            f"{nan:.1g}, and the rarest failure has {least:.1g}; NaN counts as no failure: check "
             f"the network over the range of its input"
         )
-    values = claims(search, final, mixture, probes)
+    claimed = claims(search, final, mixture, probes)
+    by_limit = {name: array.reshape(limits.shape)[()] for name, array in claimed._asdict().items()}
+    if not limits.shape:
+        by_limit["converged"] = bool(by_limit["converged"])
     draws, weights = final.failing_draws()
-    with np.errstate(divide="ignore"):
-        values["log_probability"] = np.log(final.probability)
-    shape, at = limits.shape, space.inputs(final.nearest)
-    given: dict[str, Any] = {name: part.reshape(shape)[()] for name, part in values.items()}
-    if not shape:
-        given["converged"] = bool(given["converged"])
+    point = space.inputs(final.nearest)
     return FailureProbability(
         limit=np.asarray(limit)[()],
-        **given,
+        **by_limit,
         num_runs=space.num_runs,
         reach=reach(num_runs, final.count),
-        point=space.distribution.structured(at.reshape(*shape, at.shape[-1])),
+        point=space.distribution.structured(point.reshape(*limits.shape, -1)),
         draws=space.distribution.structured(space.inputs(draws)),
-        weights=weights.reshape(*shape, len(draws)),
+        weights=weights.reshape(*limits.shape, len(draws)),
     )

@@ -1,7 +1,8 @@
 """What both searches do with weighted draws: keep, sum, resample, spread out, count, judge them."""
 
+import dataclasses
 import math
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ _LEAST_TAIL = 5
 # Pareto shape from which on means of weights do not settle (A. Vehtari et al. 2024).
 LARGEST_SHAPE = 0.7
 # Fewer effective draws do not show how large their weights may become.
-LEAST_EFFECTIVE = 100.0
+LEAST_ESS = 100.0
 # Standard errors that two estimates of one number may differ by.
 _MOST_ERRORS = 4.5
 
@@ -26,6 +27,7 @@ class Mixture(Protocol):
         """Log density at points ``(n, d)``."""
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Archive:
     """All draws of a search in standard space, with weights over all mixtures of theirs.
 
@@ -38,38 +40,56 @@ class Archive:
     points : array, shape (n, d)
     log_target : array, shape (n,)
         Log density that the draws stand for, up to a constant.
-    mixtures : list
+    mixtures : tuple
         With the number of draws of each.
+    log_sums : array, shape (n,)
+        Logs of the sums of these numbers times densities, at the points.
     """
 
-    def __init__(self, num_variables: int) -> None:
-        self.points, self.log_target = np.zeros((0, num_variables)), np.zeros(0)
-        self.mixtures: list[tuple[Mixture, int]] = []
-        self._log_density = np.zeros(0)  # sums of numbers times densities
+    points: FloatArray
+    log_target: FloatArray
+    mixtures: tuple[tuple[Mixture, int], ...]
+    log_sums: FloatArray
 
-    def add(self, mixture: Mixture, points: FloatArray, log_target: FloatArray) -> FloatArray:
-        """Add draws of a mixture; their log weights over it alone."""
-        self.mixtures.append((mixture, len(points)))
-        before = mixture.log_density(self.points) + math.log(len(points))
-        new = self._log_densities(points)
-        self._log_density = np.concatenate([np.logaddexp(self._log_density, before), log_sum(new)])
-        self.points = np.concatenate([self.points, points])
-        self.log_target = np.concatenate([self.log_target, log_target])
-        return log_target - (new[-1] - math.log(len(points)))
+    @classmethod
+    def empty(cls, num_variables: int) -> Self:
+        """The archive without draws."""
+        return cls(np.zeros((0, num_variables)), np.zeros(0), (), np.zeros(0))
+
+    def add(
+        self, mixture: Mixture, points: FloatArray, log_target: FloatArray
+    ) -> tuple[Self, FloatArray]:
+        """The archive with draws of a mixture, and their log weights over it alone."""
+        log_count = math.log(len(points))
+        before = np.logaddexp(self.log_sums, mixture.log_density(self.points) + log_count)
+        mixtures = (*self.mixtures, (mixture, len(points)))
+        logs = _log_densities(mixtures, points)
+        archive = type(self)(
+            np.concatenate([self.points, points]),
+            np.concatenate([self.log_target, log_target]),
+            mixtures,
+            np.concatenate([before, log_sum(logs)]),
+        )
+        return archive, log_target - (logs[-1] - log_count)
 
     def log_density(self, points: FloatArray) -> FloatArray:
         """Log density of all mixtures together."""
-        return log_sum(self._log_densities(points)) - math.log(len(self.points))
-
-    def _log_densities(self, points: FloatArray) -> FloatArray:
-        """Logs of numbers times densities."""
-        logs = [each.log_density(points) + math.log(count) for each, count in self.mixtures]
-        return np.stack(logs)
+        return log_sum(_log_densities(self.mixtures, points)) - math.log(len(self.points))
 
     @property
     def log_weights(self) -> FloatArray:
         """Log weights of all draws, over all mixtures together."""
-        return self.log_target - (self._log_density - math.log(max(len(self.points), 1)))
+        return self.log_target - (self.log_sums - math.log(max(len(self.points), 1)))
+
+
+def _log_densities(mixtures: tuple[tuple[Mixture, int], ...], points: FloatArray) -> FloatArray:
+    """Logs of numbers of draws times densities, a row for each mixture."""
+    return np.stack([each.log_density(points) + math.log(count) for each, count in mixtures])
+
+
+def relative(log_weights: FloatArray) -> FloatArray:
+    """Weights in units of the largest of them."""
+    return np.exp(log_weights - log_weights.max(initial=-np.inf))
 
 
 def agree[T: (float, FloatArray)](one: T, other: T, error: T, slack: T) -> NDArray[np.bool_]:
@@ -83,12 +103,11 @@ def log_sum(logs: FloatArray) -> FloatArray:
     largest = np.max(logs, axis=0)
     shift = np.where(np.isfinite(largest), largest, 0.0)
     with np.errstate(divide="ignore"):
-        found: FloatArray = np.log(np.sum(np.exp(logs - shift), axis=0)) + shift
-    return found
+        return np.log(np.sum(np.exp(logs - shift), axis=0)) + shift
 
 
-def effective(weights: FloatArray) -> float:
-    """How many equal weights are worth as much."""
+def ess(weights: FloatArray) -> float:
+    """Effective sample size: how many equal weights are worth as much."""
     return float(weights.sum() ** 2 / np.sum(weights**2))
 
 
@@ -104,13 +123,15 @@ def tempered(log_weights: FloatArray, wanted: float) -> FloatArray:
         weights = np.exp(power * logs)
         return weights / weights.sum()
 
+    def enough(power: float) -> bool:
+        return bool(np.sum(to_power(power) ** 2) * wanted <= 1)
+
     low, high = float(np.finfo(float).tiny), 1.0  # zero times -inf is no number
-    if np.sum(to_power(high) ** 2) * wanted <= 1:
+    if enough(high):
         return to_power(high)
     for _ in range(20):
         middle = (low + high) / 2
-        enough = np.sum(to_power(middle) ** 2) * wanted <= 1
-        low, high = (middle, high) if enough else (low, middle)
+        low, high = (middle, high) if enough(middle) else (low, middle)
     return to_power(low)
 
 
@@ -124,7 +145,9 @@ def systematic(weights: FloatArray, count: int, rng: np.random.Generator) -> NDA
     return np.minimum(np.searchsorted(ends, marks, side="right"), len(weights) - 1)
 
 
-def far_apart(z: FloatArray, weights: FloatArray, most: int, rng: np.random.Generator) -> list[int]:
+def kmeans_plus_plus(
+    z: FloatArray, weights: FloatArray, most: int, rng: np.random.Generator
+) -> list[int]:
     """Indices of draws far from each other, fewer than `most` if there are no more places.
 
     k-means++: D. Arthur and S. Vassilvitskii, SODA (2007).
@@ -146,15 +169,15 @@ def tail_settles(log_weights: FloatArray) -> bool:
 
 def tail_excess(log_weights: FloatArray) -> float:
     """Share of all weight by which the largest weights exceed the least of them."""
-    ordered = np.sort(np.exp(log_weights - log_weights.max(initial=-np.inf)))
+    ordered = np.sort(relative(log_weights))
     size = _tail_size(ordered.size)
     if size < _LEAST_TAIL:
         return math.inf
     return float((ordered[-size:] - ordered[-size - 1]).sum() / ordered.sum())
 
 
-def smoothed(log_weights: FloatArray) -> tuple[FloatArray, float]:
-    """Normalized log weights, the largest at quantiles of a Pareto distribution, and its shape.
+def psis(log_weights: FloatArray) -> tuple[FloatArray, float]:
+    """Pareto-smoothed normalized log weights, and the shape of the Pareto distribution.
 
     The shape is -inf where the largest weights are all the same, and nothing is to be smoothed.
     """
@@ -165,8 +188,8 @@ def smoothed(log_weights: FloatArray) -> tuple[FloatArray, float]:
         return logs - log_sum(logs), -math.inf
     with np.errstate(over="ignore"):
         # ArviZ takes logs of importance ratios with the opposite sign.
-        found, shape = array_stats.psislw(-logs)
-    return np.asarray(found), float(shape)
+        smoothed, shape = array_stats.psislw(-logs)
+    return np.asarray(smoothed), float(shape)
 
 
 def _tail_size(count: int) -> int:

@@ -15,7 +15,7 @@ from scipy.special import chdtrc
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray, fewest_columns
-from nn_uq_dist.basics.summary_line import described_line, number_table, to_error
+from nn_uq_dist.basics.summary_line import number_table, to_error
 from nn_uq_dist.distributions.linear_image import LinearImage, output_noise
 from nn_uq_dist.inference._importance_weights import systematic
 from nn_uq_dist.inference._posterior_sampling import NUM_DRAWS, Draws, sample_posterior
@@ -90,27 +90,22 @@ class InputPosterior:
     _distribution: Input
 
     def __repr__(self) -> str:
-        return described_line(self, self._facts)
-
-    def _facts(self) -> tuple[str, dict[str, object]]:
-        facts: dict[str, object] = {"num_inputs": self._distribution.num_inputs}
+        facts = f"converged={self.converged}"
         if self.batch_shape:
-            return "", facts | {
-                "batch_shape": self.batch_shape,
-                "num_converged": int(np.sum(self.converged)),
-                "least_p_value": f"{np.min(self.p_value):.2g}",
-            }
-        return "", facts | {"converged": bool(self.converged)}
+            facts = (
+                f"batch_shape={self.batch_shape}, num_converged={int(np.sum(self.converged))}, "
+                f"least_p_value={np.min(self.p_value):.2g}"
+            )
+        return f"InputPosterior(num_inputs={self._distribution.num_inputs}, {facts})"
 
     def __str__(self) -> str:
         if self.batch_shape:
             return repr(self)
         sd = np.sqrt(np.diagonal(self.covariance_matrix))
         means = to_error(self._mean, sd)
-        judged = "converged" if self.converged else "not converged"
-        facts = f"{self.effective_draws:.0f} effective draws of {self.num_runs} runs"
         return (
-            f"Inputs given the outputs: {judged}, {facts},\n"
+            f"Inputs given the outputs: {'' if self.converged else 'not '}converged, "
+            f"{self.effective_draws:.0f} effective draws of {self.num_runs} runs,\n"
             f"log evidence {self.log_evidence:.3g}, p-value of the observation "
             f"{self.p_value:.2g}\n\n" + number_table(("input", "mean", "sd"), self.names, means, sd)
         )
@@ -177,14 +172,13 @@ class InputPosterior:
         dims = ["point"] if rank == 1 else [f"point_{axis}" for axis in range(rank)]
         names = "converged", "pareto_k", "effective_draws", "log_evidence", "p_value", "num_runs"
         facts = {name: (dims, getattr(self, name)) for name in names}
-        draws = (("chain", "draw", *dims, "input"), self._draws[None])
-        sizes = zip(draws[0], draws[1].shape, strict=True)
-        coordinates: dict[str, Any] = {name: np.arange(size) for name, size in sizes}
-        coordinates["input"] = self.names
+        places = {name: np.arange(size) for name, size in zip(dims, self.batch_shape, strict=True)}
+        draws = ("chain", "draw", *dims, "input"), self._draws[None]
+        axes = {"chain": [0], "draw": np.arange(NUM_DRAWS), **places, "input": self.names}
         tree: xr.DataTree = xarray.DataTree.from_dict(
             {
-                "posterior": xarray.Dataset({"x": draws}, coordinates),
-                "convergence": xarray.Dataset(facts, {name: coordinates[name] for name in dims}),
+                "posterior": xarray.Dataset({"x": draws}, axes),
+                "convergence": xarray.Dataset(facts, places),
             }
         )
         tree.attrs["creation_library"] = "nn_uq_dist"
@@ -293,8 +287,8 @@ def input_posterior(
     """
     checks.require_extra("arviz_stats.base", "input_posterior")
     key = checks.as_key("key", key)
-    others = y, noise_scale, noise_covariance, key
-    flat = checked_network("input_posterior", network, f, *others)
+    noise = noise_scale, noise_covariance
+    flat = checked_network("input_posterior", network, f, y, *noise, key)
     num_runs = checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     space = StandardSpace(flat, lambda outputs: outputs, num_runs)
     if space.num_variables > _MOST_VARIABLES:
@@ -302,46 +296,45 @@ def input_posterior(
             f"f must have at most {_MOST_VARIABLES} random variables, got {space.num_variables}; "
             f"linearize(network, f).input_posterior has no such limit"
         )
-    structure = space.flat.output_structure
-    observed = _observed(by_names("y", y, structure, each=True), space.flat.num_outputs)
+    structure, size = flat.output_structure, flat.num_outputs
+    observed = _observed(by_names("y", y, structure, each=True), size)
     scale = by_names("noise_scale", noise_scale, structure)
     root = _noise_root(output_noise(scale, noise_covariance, observed.shape, observed))
-    batch_shape, size = observed.shape[:-1], observed.shape[-1]
+    batch_shape = observed.shape[:-1]
     if np.broadcast_shapes(root.shape[:-2], batch_shape) != batch_shape:
         raise ValueError(
             f"y must have the batch axes of the noise, got batch shape {root.shape[:-2]} of the "
             f"noise, {batch_shape} of y; repeat y for each noise, as by jnp.broadcast_to"
         )
-    root = np.broadcast_to(root, (*observed.shape, size))
     from tqdm import tqdm
 
     outputs = observed.reshape(-1, size)
-    whitening = np.linalg.inv(root.reshape(-1, size, size))
+    roots = np.broadcast_to(root, (*observed.shape, size)).reshape(-1, size, size)
     seed = np.asarray(jax.random.key_data(key)).ravel()
     # Seeds are filled up with zeros: without a further number this would be the first row's.
-    points = np.random.default_rng([*seed, _SHARED_STREAM]).standard_normal(
-        (NUM_DRAWS, space.num_variables)
-    )
+    rng = np.random.default_rng([*seed, _SHARED_STREAM])
+    points = rng.standard_normal((NUM_DRAWS, space.num_variables))
     shared = points, space.run(points)
-    num_shared = space.num_runs
+    num_shared = math.ceil(space.num_runs / len(outputs))
     if num_nan := int(np.isnan(shared[1]).any(axis=1).sum()):
         checks.warn(
             f"outputs are NaN at {num_nan} of {NUM_DRAWS} inputs drawn from f, and such inputs "
             f"count as impossible; check the network over the range of its input"
         )
-    found: list[dict[str, Any]] = []
+    ones = []
     with tqdm(total=len(outputs), unit="observation", delay=2, disable=not progress) as bar:
-        for row, seen in enumerate(map(Observation, outputs, whitening)):
-            before, rng = space.num_runs, np.random.default_rng([*seed, row])
+        for row, seen in enumerate(map(Observation, outputs, np.linalg.inv(roots))):
+            first_run, rng = space.num_runs, np.random.default_rng([*seed, row])
             draws = sample_posterior(space, seen, shared, num_runs, rng)
-            found.append(_reduced(space, draws, size, rng) | {"num_runs": space.num_runs - before})
+            runs = num_shared + space.num_runs - first_run
+            ones.append(_posterior_of(space, draws, size, runs, rng))
             bar.update()
-    fields: dict[str, NDArray[Any]] = {}
-    for name, first in found[0].items():
-        parts = np.stack([one[name] for one in found])
-        fields[name] = parts.reshape((*batch_shape, *np.shape(first)))
+
+    fields = {}
+    for name in [field.name for field in dataclasses.fields(InputPosterior)][:-1]:
+        stacked = np.stack([getattr(one, name) for one in ones])
+        fields[name] = stacked.reshape(batch_shape + stacked.shape[1:])
     fields["_draws"] = np.moveaxis(fields["_draws"], len(batch_shape), 0)
-    fields["num_runs"] += math.ceil(num_shared / len(found))
     return InputPosterior(**fields, _distribution=space.distribution)
 
 
@@ -349,10 +342,9 @@ def _observed(y: Any, num_outputs: int) -> FloatArray:
     """Observed outputs, shape ``(..., num_outputs)``."""
     outputs = np.asarray(checks.as_numeric("y", y), np.float64)
     if outputs.shape[-1:] != (num_outputs,):
-        of_one, of_several = "jnp.asarray(y)[..., None]", "the observed value of each output"
         raise ValueError(
             f"y must have shape (..., N_y) with N_y = {num_outputs}, got shape {outputs.shape}; "
-            f"pass {of_one if num_outputs == 1 else of_several}"
+            f"pass the observed value of each output along the last axis"
         )
     if outputs.size == 0:
         raise ValueError(f"y must hold an observation, got shape {outputs.shape}; pass a row")
@@ -362,48 +354,45 @@ def _observed(y: Any, num_outputs: int) -> FloatArray:
 
 def _noise_root(noise: LinearImage | None) -> FloatArray:
     """A root of the covariance of the noise, with which the outputs have a density."""
-    if noise is None:
-        flaw = "none"
-    elif np.any(noise.is_constant):
-        flaw = "a standard deviation of zero"
-    else:
+    if noise is not None and not np.any(noise.is_constant):
         root: Any = fewest_columns(noise.root)
-        scale = noise.standard_deviation
-        smallest = np.linalg.svd(root / scale[..., None], compute_uv=False)[..., -1]
-        if not np.any(smallest < _LEAST_NOISE):
+        correlated = root / noise.standard_deviation[..., None]
+        if np.all(np.linalg.svd(correlated, compute_uv=False)[..., -1] >= _LEAST_NOISE):
             return root
-        flaw = "a singular covariance"
+    flaw = "none" if noise is None else "a standard deviation of zero or a singular covariance"
     raise ValueError(
         f"noise must be positive for every combination of outputs, got {flaw}; pass "
         f"noise_scale > 0: without noise the inputs have no density"
     )
 
 
-def _reduced(
-    space: StandardSpace, drawn: Draws, num_outputs: int, rng: np.random.Generator
-) -> dict[str, Any]:
-    """What is kept of one observation, with 4000 draws of equal weight."""
+def _posterior_of(
+    space: StandardSpace, drawn: Draws, num_outputs: int, num_runs: int, rng: np.random.Generator
+) -> InputPosterior:
+    """The posterior of one observation, with 4000 draws of equal weight."""
     weights = np.exp(drawn.log_weights)
     inputs = space.inputs(drawn.points)
     # A transform may overflow at draws without weight.
     x = np.where(weights[:, None] > 0, inputs.astype(np.float64), 0.0)
-    normalized = weights / (weights.sum() if math.isfinite(drawn.log_evidence) else math.nan)
-    mean = normalized @ x
-    deviations = x - mean
-    covariance = deviations.T @ (deviations * normalized[:, None])
     # In random order, so that equal draws follow each other, and nothing else.
     order = rng.permutation(len(x))
-    rows = order[systematic(weights[order], NUM_DRAWS, rng)]
-    chosen = inputs[rows]
-    if not math.isfinite(drawn.log_evidence):
-        chosen = np.full_like(chosen, np.nan)
-    return {
-        "_mean": mean,
-        "covariance_matrix": covariance,
-        "_draws": chosen,
-        "log_evidence": drawn.log_evidence,
-        "p_value": chdtrc(num_outputs, drawn.squared_distance),
-        "converged": drawn.converged,
-        "pareto_k": drawn.pareto_k,
-        "effective_draws": drawn.effective,
-    }
+    draws = inputs[order[systematic(weights[order], NUM_DRAWS, rng)]]
+    if math.isfinite(drawn.log_evidence):
+        weights = weights / weights.sum()
+    else:
+        weights, draws = np.full_like(weights, np.nan), np.full_like(draws, np.nan)
+    mean = weights @ x
+    deviations = x - mean
+    covariance = deviations.T @ (deviations * weights[:, None])
+    return InputPosterior(
+        covariance_matrix=covariance,
+        log_evidence=np.asarray(drawn.log_evidence),
+        p_value=np.asarray(chdtrc(num_outputs, drawn.squared_distance)),
+        converged=np.asarray(drawn.converged),
+        pareto_k=np.asarray(drawn.pareto_k),
+        effective_draws=np.asarray(drawn.ess),
+        num_runs=np.asarray(num_runs),
+        _mean=mean,
+        _draws=draws,
+        _distribution=space.distribution,
+    )

@@ -8,6 +8,7 @@ where the output grows, and may miss regions that other draws find.
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,32 +57,34 @@ def subset_simulation(
     points, values
         Standard normal points ``(n, d)``, and outputs there.
     """
-    found: list[Population] = []
+    populations: list[Population] = []
     size = len(points)
     chains = np.arange(size)
-    log_probability, variance, step = 0.0, 0.0, _FIRST_STEP
+    log_probability, variance, length = 0.0, 0.0, _FIRST_STEP
     for number in range(_MOST_LEVELS + 1):
         level = np.sort(values)[-max(int(_SEEDS * size), 1)]
         is_last = number == _MOST_LEVELS or not (values > level).any()
-        for limit in limits[len(found) :]:
+        for limit in limits[len(populations) :]:
             if limit <= level or is_last:
                 log_share, error = _log_share(values > limit, chains)
-                relative_error = np.sqrt(variance + error**2)
-                at = log_probability + log_share
-                found.append(Population(points[values > limit], at, relative_error))
-        if len(found) == len(limits):
+                facts = log_probability + log_share, np.sqrt(variance + error**2)
+                populations.append(Population(points[values > limit], *facts))
+        if len(populations) == len(limits):
             break
         above = values > level
         log_share, error = _log_share(above, chains)
         log_probability, variance = log_probability + log_share, variance + error**2
-        now, now_values = points[above], values[above]
-        moves = -(-size // len(now)) - 1
-        parts, outputs, step = _moved(run, level, now, now_values, moves, step, rng)
-        points, values = np.concatenate(parts), np.concatenate(outputs)
-        chains = np.tile(np.arange(len(now)), len(parts))
-    return found
+        num_chains = int(above.sum())
+        num_moves = -(-size // num_chains) - 1
+        moves, outputs, length = _moved(
+            run, level, points[above], values[above], num_moves, length, rng
+        )
+        points, values = np.concatenate(moves), np.concatenate(outputs)
+        chains = np.tile(np.arange(num_chains), len(moves))
+    return populations
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Chains:
     """Chains above a level, which are sent on from where they are needed.
 
@@ -89,52 +92,52 @@ class Chains:
     ----------
     points : array, shape (n, d)
         Where they are.
-    recent : list of array
+    recent : tuple of array
         Points of the last moves.
+    length : float
+        Length of the next step.
     """
 
-    def __init__(self, points: FloatArray) -> None:
-        self.points = points
-        self.recent: list[FloatArray] = []
-        self._step = _FIRST_STEP
+    points: FloatArray
+    recent: tuple[FloatArray, ...] = ()
+    length: float = _FIRST_STEP
 
-    def move(
+    def moved(
         self,
         run: Callable[[FloatArray], FloatArray],
         level: float,
         rows: NDArray[np.intp],
         rng: np.random.Generator,
-    ) -> None:
-        """Go on from these rows."""
-        now = self.points[rows]
-        values = np.full(len(now), np.inf)
-        parts, _, self._step = _moved(run, level, now, values, MOVES, self._step, rng)
-        self.points = parts[-1]
-        self.recent = [*self.recent, *parts[1:]][-_RECENT:]
+    ) -> Self:
+        """The chains that go on from these rows."""
+        points = self.points[rows]
+        outputs = np.full(len(points), np.inf)
+        moves, _, length = _moved(run, level, points, outputs, MOVES, self.length, rng)
+        return type(self)(moves[-1], (*self.recent, *moves[1:])[-_RECENT:], length)
 
 
 def _moved(
     run: Callable[[FloatArray], FloatArray],
     level: float,
-    now: FloatArray,
+    points: FloatArray,
     values: FloatArray,
-    moves: int,
-    step: float,
+    num_moves: int,
+    length: float,
     rng: np.random.Generator,
 ) -> tuple[list[FloatArray], list[FloatArray], float]:
     """Points of chains at their starts and after each move above a level, outputs, last step."""
-    parts, outputs = [now], [values]
-    for move in range(moves):
-        trial = np.sqrt(1 - step**2) * now + step * rng.standard_normal(now.shape)
+    moves, outputs = [points], [values]
+    for move in range(num_moves):
+        trial = np.sqrt(1 - length**2) * points + length * rng.standard_normal(points.shape)
         trial_values = run(trial)
         taken = trial_values > level
-        now = np.where(taken[:, None], trial, now)
+        points = np.where(taken[:, None], trial, points)
         values = np.where(taken, trial_values, values)
         gain = (taken.mean() - _ACCEPTED) / np.sqrt(1 + move)
-        step = float(np.clip(step * np.exp(gain), _LEAST_STEP, 1.0))
-        parts.append(now)
+        length = float(np.clip(length * np.exp(gain), _LEAST_STEP, 1.0))
+        moves.append(points)
         outputs.append(values)
-    return parts, outputs, step
+    return moves, outputs, length
 
 
 def _log_share(above: NDArray[np.bool_], chains: NDArray[np.intp]) -> tuple[float, float]:

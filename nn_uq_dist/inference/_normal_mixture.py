@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.inference._importance_weights import effective, far_apart, log_sum, systematic
+from nn_uq_dist.inference._importance_weights import ess, kmeans_plus_plus, log_sum, systematic
 
 # Variances of a component: narrower ones give weights without bound, wider ones hit nothing.
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-12, 25.0
@@ -55,9 +55,9 @@ class Normal:
         weights = weights / weights.sum()
         count, d = z.shape
         mean = weights @ z
-        count_effective = effective(weights)
+        size = ess(weights)
         centered = np.sqrt(weights)[:, None] * (z - mean)
-        centered /= math.sqrt(max(1 - 1 / count_effective, 1e-3))
+        centered /= math.sqrt(max(1 - 1 / size, 1e-3))
         if count < d:
             _, roots, rows = np.linalg.svd(centered, full_matrices=False)
             values, vectors = roots**2, rows.T
@@ -65,7 +65,7 @@ class Normal:
             values, vectors = np.linalg.eigh(centered.T @ centered)
             # Of fewer effective draws than variables, zeros are rounded to either side.
             values = np.maximum(values, 0)
-        edge = math.sqrt(d / count_effective)
+        edge = math.sqrt(d / size)
         low = (1 - _MARGIN) * max(1 - edge, 0) ** 2
         high = (1 + _MARGIN) * (1 + edge) ** 2
         kept = (values < low) | (values > high)
@@ -76,9 +76,8 @@ class Normal:
         if length > 0.3:
             along = mean / length
             rest = along - directions @ (directions.T @ along)
-            size = np.linalg.norm(rest)
-            if size > 0.2:
-                rest /= size
+            if (length := np.linalg.norm(rest)) > 0.2:
+                rest /= length
                 directions = np.column_stack([directions, rest])
                 variances = np.append(variances, np.sum((centered @ rest) ** 2))
         return cls(mean, directions, np.clip(variances, _LEAST_VARIANCE, _MOST_VARIANCE))
@@ -99,10 +98,10 @@ class Normal:
         size = np.linalg.norm(slope)
         along = slope / size
         length = float(center @ along)
-        rows, found = np.sqrt(weights)[:, None] * np.stack([z - center, slopes - slope])
+        rows, changes = np.sqrt(weights)[:, None] * np.stack([z - center, slopes - slope])
         # As many units of a ridge as there are variables for each effective draw.
         ridge = d * np.sum(weights**2) * np.eye(d)
-        hessian = np.linalg.solve(rows.T @ rows + ridge, rows.T @ found)
+        hessian = np.linalg.solve(rows.T @ rows + ridge, rows.T @ changes)
         values, vectors = np.linalg.eigh(np.eye(d) - length / size * (hessian + hessian.T) / 2)
         covariance = (vectors / np.clip(values, *_PRECISIONS)) @ vectors.T
         # Along the slope the limit cuts: there the draws say more.
@@ -115,8 +114,7 @@ class Normal:
     def draw(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Draws, shape ``(count, d)``."""
         standard = rng.standard_normal((count, self.mean.size))
-        own = standard @ self.directions
-        stretched = own * (np.sqrt(self.variances) - 1)
+        stretched = (standard @ self.directions) * (np.sqrt(self.variances) - 1)
         return self.mean + standard + stretched @ self.directions.T
 
     def log_density(self, z: FloatArray, squares: FloatArray) -> FloatArray:
@@ -125,10 +123,10 @@ class Normal:
         The constant is that of the standard normal distribution.
         """
         # One product for the mean and the directions: most of the time is spent here.
-        found = np.column_stack([self.mean, self.directions]).T @ z.T
-        own = found[1:] - (self.mean @ self.directions)[:, None]
-        square = squares - 2 * found[0] + self.mean @ self.mean
-        square = square + (1 / self.variances - 1) @ own**2
+        products = np.column_stack([self.mean, self.directions]).T @ z.T
+        along = products[1:] - (self.mean @ self.directions)[:, None]
+        square = squares - 2 * products[0] + self.mean @ self.mean
+        square = square + (1 / self.variances - 1) @ along**2
         return -0.5 * (square + np.sum(np.log(self.variances)))
 
 
@@ -155,13 +153,11 @@ class Wedge:
 
     def _limits(self, row: int, w: FloatArray) -> FloatArray:
         planes = self._triangular[1][row]
-        limits: FloatArray = (self.distances[row] - w[:, :row] @ planes[:row]) / planes[row]
-        return limits
+        return (self.distances[row] - w[:, :row] @ planes[:row]) / planes[row]
 
     def holds(self, z: FloatArray) -> NDArray[np.bool_]:
         """Which points ``(n, d)`` are beyond all planes."""
-        found: NDArray[np.bool_] = (z @ self.directions.T > self.distances).all(axis=1)
-        return found
+        return (z @ self.directions.T > self.distances).all(axis=1)
 
     def draw(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Draws, shape ``(count, d)``."""
@@ -210,22 +206,20 @@ class NormalMixture:
 
         Numbers by share instead of chance have less variance, and no weight changes.
         """
-        drawn = systematic(self.shares, count, rng)
-        numbers = np.bincount(drawn, minlength=self.shares.size)
-        parts = [
-            part.draw(rng, n) for part, n in zip(self.components, numbers.tolist(), strict=True)
-        ]
-        return np.concatenate(parts)
+        rows = systematic(self.shares, count, rng)
+        numbers = np.bincount(rows, minlength=self.shares.size).tolist()
+        components = zip(self.components, numbers, strict=True)
+        return np.concatenate([component.draw(rng, n) for component, n in components])
 
     def log_densities(self, z: FloatArray) -> FloatArray:
         """Log of share times density of each component, shape ``(components, n)``."""
         with np.errstate(divide="ignore"):
             logs = np.log(self.shares / self.shares.sum())
         squares = np.sum(z**2, axis=1)
-        found = np.empty((len(logs), len(z)))
-        for row, part, log in zip(found, self.components, logs, strict=True):
+        densities = np.empty((len(logs), len(z)))
+        for row, part, log in zip(densities, self.components, logs, strict=True):
             row[:] = part.log_density(z, squares) + log
-        return found
+        return densities
 
     def log_density(self, z: FloatArray) -> FloatArray:
         """Log density at points, up to the constant of the standard normal distribution."""
@@ -271,7 +265,7 @@ def fit_mixture(
     number of draws.
     """
     weights = weights / weights.sum()
-    size = effective(weights)
+    size = ess(weights)
     best, best_score = NormalMixture.even(Normal.fit(z, weights)), -np.inf
     for number in range(1, (most if size >= _FEW_DRAWS else 1) + 1):
         mixture = best if number == 1 else _expectation_maximization(z, weights, rng, number)
@@ -294,7 +288,7 @@ def _expectation_maximization(
     """
     from scipy.spatial.distance import cdist
 
-    chosen = far_apart(z, weights, number, rng)
+    chosen = kmeans_plus_plus(z, weights, number, rng)
     if len(chosen) < number:
         return None
     nearest = cdist(z[chosen], z, "sqeuclidean").argmin(axis=0)
@@ -304,7 +298,7 @@ def _expectation_maximization(
         components, shares = [], []
         for row in belongs * weights:
             share = row.sum()
-            if share < _LEAST_SHARE or effective(row) < _LEAST_DRAWS:
+            if share < _LEAST_SHARE or ess(row) < _LEAST_DRAWS:
                 continue
             components.append(Normal.fit(z, row))
             shares.append(share)

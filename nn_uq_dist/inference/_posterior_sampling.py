@@ -16,11 +16,11 @@ import numpy as np
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._importance_weights import (
     LARGEST_SHAPE,
-    LEAST_EFFECTIVE,
+    LEAST_ESS,
     Archive,
     agree,
-    effective,
-    smoothed,
+    ess,
+    psis,
     systematic,
     tempered,
 )
@@ -38,7 +38,7 @@ NUM_DRAWS = 4000
 # The draws of a round are at least this share of all draws before.
 _GROWTH = 0.33
 # Effective draws up to which rounds go on, and draws that a mixture is fitted to.
-_ENOUGH_EFFECTIVE = 2500
+_ENOUGH_ESS = 2500
 # Components of a mixture, and effective draws of each for each variable.
 _MOST_COMPONENTS, _DRAWS_OF_COMPONENT = 40, 3
 # Effective draws to which weights are tempered: at least, for each variable, and for each draw.
@@ -61,7 +61,7 @@ class Draws:
         Log densities of the posterior, up to a constant: half the squares of points and misfits.
     log_weights
         Normalized, the largest ones smoothed by a Pareto distribution.
-    log_evidence, effective, pareto_k
+    log_evidence, ess, pareto_k
         Log of the mean weight, and what the weights are worth.
     converged
         Whether the draws can be trusted.
@@ -71,7 +71,7 @@ class Draws:
     log_target: FloatArray
     log_weights: FloatArray
     log_evidence: float
-    effective: float
+    ess: float
     pareto_k: float
     converged: bool
 
@@ -114,28 +114,27 @@ def sample_posterior(
         Most runs of the network; a Jacobian counts as one more than the smaller of the numbers of
         inputs and outputs.
     """
-    d, before = space.num_variables, space.num_runs
+    d, first_run = space.num_variables, space.num_runs
     mixtures, missing = posterior_starts(space, seen, shared, rng, _STARTS_SHARE * num_runs)
-    archives = Archive(d), Archive(d)
+    archives = Archive.empty(d), Archive.empty(d)
     drawn, size = 0, NUM_DRAWS
     while True:
-        known = _log_mean(*(archive.log_weights for archive in archives))
+        before = _log_mean(*(archive.log_weights for archive in archives))
         points = np.concatenate([mixture.draw(rng, size // 2) for mixture in mixtures])
         squares = np.sum(points**2, axis=1) + np.sum(seen.misfits(space.run(points)) ** 2, axis=1)
-        halves = zip(np.split(points, 2), np.split(finite_logs(-0.5 * squares), 2), strict=True)
-        added = zip(archives, mixtures, halves, strict=True)
-        last = _log_mean(*(archive.add(mixture, *half) for archive, mixture, half in added))
-        found = _judged(archives, known, last, missing)
+        halves = np.split(points, 2), np.split(finite_logs(-0.5 * squares), 2)
+        added = map(Archive.add, archives, mixtures, *halves)
+        archives, last_weights = zip(*added, strict=True)
+        draws = _judged(archives, before, _log_mean(*last_weights), missing)
         drawn += size
         size = max(NUM_DRAWS, 2 * int(_GROWTH * drawn / 2))
-        is_enough = found.converged and found.effective >= _ENOUGH_EFFECTIVE
-        if is_enough or space.num_runs - before > num_runs - size:
+        is_enough = draws.converged and draws.ess >= _ENOUGH_ESS
+        if is_enough or space.num_runs - first_run > num_runs - size:
             log_scale = seen.log_scale - 0.5 * d * math.log(2 * math.pi)
-            return dataclasses.replace(found, log_evidence=found.log_evidence + log_scale)
-        for half, archive in enumerate(archives):
-            # Each half has the mixture that fits the other, if any draw there has a weight.
-            if np.isfinite(archive.log_target).any():
-                mixtures[1 - half] = _fitted(archive, rng)
+            return dataclasses.replace(draws, log_evidence=draws.log_evidence + log_scale)
+        # Each half has the mixture that fits the other, if any draw there has a weight.
+        fits = (_fitted(archive, rng) for archive in archives)
+        mixtures = [fit or old for fit, old in zip(fits, mixtures[::-1], strict=True)][::-1]
 
 
 def _judged(
@@ -152,11 +151,11 @@ def _judged(
     if not math.isfinite(log_evidence):
         even = np.full(len(points), -math.log(len(points)))
         return Draws(points, log_target, even, -math.inf, 0.0, math.inf, False)
-    log_weights, pareto_k = smoothed(np.concatenate(halves))
-    num_effective = 1 / (error**2 + 1 / len(points))
+    log_weights, pareto_k = psis(np.concatenate(halves))
+    size = 1 / (error**2 + 1 / len(points))
     converged = (
         missing <= MOST_MISSING
-        and num_effective >= LEAST_EFFECTIVE
+        and size >= LEAST_ESS
         and pareto_k < LARGEST_SHAPE
         and math.isfinite(before[0])
         and all(
@@ -164,19 +163,21 @@ def _judged(
             for (one, error_one), (other, error_other) in ((last, before), map(_log_mean, halves))
         )
     )
-    return Draws(points, log_target, log_weights, log_evidence, num_effective, pareto_k, converged)
+    return Draws(points, log_target, log_weights, log_evidence, size, pareto_k, converged)
 
 
-def _fitted(archive: Archive, rng: np.random.Generator) -> StudentMixture:
-    """The mixture that fits the draws."""
+def _fitted(archive: Archive, rng: np.random.Generator) -> StudentMixture | None:
+    """The mixture that fits the draws, if any of them has a weight."""
+    if not np.isfinite(archive.log_target).any():
+        return None
     count, d = archive.points.shape
     least, for_variable, for_draw = _TEMPERED
     weights = tempered(archive.log_weights, max(least, for_variable * d, for_draw * count))
-    rows = systematic(weights, _ENOUGH_EFFECTIVE, rng)
+    rows = systematic(weights, _ENOUGH_ESS, rng)
     rows, counts = np.unique(rows, return_counts=True)
-    number = int(effective(weights) / (_DRAWS_OF_COMPONENT * d))
+    number = int(ess(weights) / (_DRAWS_OF_COMPONENT * d))
     number = min(max(number, 1), _MOST_COMPONENTS)
-    return fit_mixture(archive.points[rows], counts / _ENOUGH_EFFECTIVE, number, rng)
+    return fit_mixture(archive.points[rows], counts / _ENOUGH_ESS, number, rng)
 
 
 def _log_mean(*log_weights: FloatArray) -> tuple[float, float]:

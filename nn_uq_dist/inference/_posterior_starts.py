@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.inference._importance_weights import far_apart, tempered
+from nn_uq_dist.inference._importance_weights import kmeans_plus_plus, tempered
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.inference._student_mixture import SquaredDistances, StudentMixture, monomials
 
@@ -86,34 +86,35 @@ def posterior_starts(
         Runs of the network from which on there are no more starts.
     """
     d, missing, before = space.num_variables, 1.0, space.num_runs
-    parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+    starts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
     while missing > MOST_MISSING and space.num_runs - before < most_runs:
         random = rng.standard_normal((_NUM_STARTS, d + len(seen.outputs)))
-        if not parts:
+        if not starts:
             # The others from a wider distribution: modes far out matter for variances. Of many
             # inputs no single one does, and wider starts would be far from all modes.
             random[_NUM_STARTS // 2 :, :d] *= 1 + 1 / d
             logs = finite_logs(-0.5 * np.sum(seen.misfits(shared[1]) ** 2, axis=1))
             if np.isfinite(logs).any():
                 weights = tempered(logs, _NUM_STARTS)
-                rows = far_apart(shared[0], weights, _NUM_STARTS // 2, rng)
+                rows = kmeans_plus_plus(shared[0], weights, _NUM_STARTS // 2, rng)
                 random[: len(rows), :d] = shared[0][rows]
 
         def misfits(z: FloatArray) -> tuple[FloatArray, FloatArray]:
             outputs, jacobians = space.outputs_and_jacobians(z)
             return seen.misfits(outputs), seen.whitening @ jacobians
 
-        parts.append(randomized_modes(misfits, random[:, :d], random[:, d:]))
-        points, precisions, logs = (np.concatenate(part) for part in zip(*parts, strict=True))
+        starts.append(randomized_modes(misfits, random[:, :d], random[:, d:]))
+        points, precisions, logs = map(np.concatenate, zip(*starts, strict=True))
         lowest = logs.max() - d - _START_ERRORS * math.sqrt(2 * d) - _START_MARGIN
         good = np.flatnonzero((logs >= lowest) & np.isfinite(logs))
         if good.size:
             missing = missing_share(points[good], precisions[good], logs[good])
     mixtures = []
     for rows in (good[good % 2 == 0], good[good % 2 == 1]):
-        means, scales = np.zeros((1, d)), np.eye(d)[None]
         if rows.size:
             means, scales = points[rows], covariances(precisions[rows])
+        else:
+            means, scales = np.zeros((1, d)), np.eye(d)[None]
         mixtures.append(StudentMixture.of(np.ones(len(means)), means, scales))
     return mixtures, missing
 
@@ -158,7 +159,7 @@ def randomized_modes(
         return misfit, jacobian, np.where(has_slope, cost, np.inf)
 
     z, damping = prior.copy(), np.full(count, _DAMPING)
-    misfit, jacobian, cost = (np.array(part) for part in evaluated(z, np.arange(count)))
+    misfit, jacobian, cost = map(np.array, evaluated(z, np.arange(count)))
     active = np.flatnonzero(np.isfinite(cost))
     for _ in range(_MOST_STEPS):
         if active.size == 0:
@@ -227,11 +228,11 @@ def covariances(precisions: FloatArray) -> FloatArray:
 
 
 def _cost(deviation: FloatArray, misfit: FloatArray) -> FloatArray:
-    found = 0.5 * (np.sum(deviation**2, axis=1) + np.sum(misfit**2, axis=1))
-    return np.where(np.isnan(found), np.inf, found)
+    cost = 0.5 * (np.sum(deviation**2, axis=1) + np.sum(misfit**2, axis=1))
+    return np.where(np.isnan(cost), np.inf, cost)
 
 
 def _precision(jacobian: FloatArray) -> FloatArray:
-    own = jacobian.mT @ jacobian
-    of_prior = np.maximum(_ROUNDING * np.einsum("nii->n", own), 1)
-    return of_prior[:, None, None] * np.eye(jacobian.shape[2]) + own
+    of_misfit = jacobian.mT @ jacobian
+    of_prior = np.maximum(_ROUNDING * np.einsum("nii->n", of_misfit), 1)
+    return of_prior[:, None, None] * np.eye(jacobian.shape[2]) + of_misfit

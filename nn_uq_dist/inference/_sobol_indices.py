@@ -10,7 +10,7 @@ from numpyro.distributions import Distribution
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.basics.summary_line import described_line, number_table
+from nn_uq_dist.basics.summary_line import number_table
 from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
 from nn_uq_dist.inputs import Input
 
@@ -66,23 +66,20 @@ class SobolIndices:
     num_runs: int
 
     def __repr__(self) -> str:
-        return described_line(self, self._facts)
-
-    def _facts(self) -> tuple[str, dict[str, object]]:
         num_outputs, num_groups = self.total.shape
-        sizes = {"num_outputs": num_outputs, "num_groups": num_groups, "num_runs": self.num_runs}
-        return "", dict(sizes)
+        sizes = f"num_outputs={num_outputs}, num_groups={num_groups}, num_runs={self.num_runs}"
+        return f"SobolIndices({sizes})"
 
     def __str__(self) -> str:
         headings = "first order", "error", "total", "error"
         columns = self.first_order, self.first_order_error, self.total, self.total_error
-        parts = [
+        tables = [
             number_table((name, *headings), self.input_names, *(column[j] for column in columns))
             for j, name in enumerate(self.output_names[:_MOST_OUTPUTS])
         ]
         if (rest := len(self.output_names) - _MOST_OUTPUTS) > 0:
-            parts.append(f"... and {rest} more outputs")
-        return "\n\n".join(parts)
+            tables.append(f"... and {rest} more outputs")
+        return "\n\n".join(tables)
 
 
 @checks.third_is_key
@@ -198,7 +195,7 @@ def sobol_indices(
         # Without the first output, whose digits a mean would lose; before squares, in a unit.
         origin = first[0]
         num_bad = _num_bad(first) + _num_bad(second)
-        found = np.zeros((4, flat.num_outputs, of_input.max() + 1))
+        indices = np.zeros((4, flat.num_outputs, of_input.max() + 1))
         with np.errstate(all="ignore"):
             unit = np.abs(np.stack([first, second]) - origin).max(axis=(0, 1))
             constant = np.flatnonzero(unit == 0)
@@ -206,11 +203,12 @@ def sobol_indices(
             a, b = (first - origin) / unit, (second - origin) / unit
             squares = np.square(np.concatenate([a, b]) - (a.mean(axis=0) + b.mean(axis=0)) / 2)
             kurtosis = (squares**2).mean(axis=0) / squares.mean(axis=0) ** 2
-            found += 0 * unit[:, None]
+            indices += 0 * unit[:, None]
             for group in random:
                 mixed = space.run(np.where(of_variable == group, z[1], z[0]))
                 num_bad += _num_bad(mixed)
-                found[:, :, group] = _indices(a, b, (mixed - origin) / unit)
+                indices[:, :, group] = _indices(a, b, (mixed - origin) / unit)
+    names = flat.structure.names
     if num_bad:
         checks.warn(
             f"{num_bad} of {space.num_runs * flat.num_outputs} network outputs drawn are NaN or "
@@ -219,25 +217,25 @@ def sobol_indices(
         )
     carrying = 2 * num_draws / kurtosis
     few = np.flatnonzero((kurtosis > _RARE) & (carrying < _FEWEST_CARRYING))
-    found[2:, few] = np.nan
+    indices[2:, few] = np.nan
     if few.size:
-        listed = ", ".join(f"{flat.structure.names[k]} ({carrying[k]:.0f})" for k in few)
+        listed = ", ".join(f"{names[k]} ({carrying[k]:.0f})" for k in few)
         checks.warn(
             f"fewer than {_FEWEST_CARRYING} draws carry the variance of outputs {listed}: their "
             f"indices are rough, and their errors, which so few do not tell, NaN; raise num_runs"
         )
     if constant.size:
         checks.warn(
-            f"outputs {', '.join(flat.structure.names[k] for k in constant)} are the same in all "
-            f"runs, and their indices are NaN: there is no variance to share; leave them out"
+            f"outputs {', '.join(names[k] for k in constant)} are the same in all runs, and their "
+            f"indices are NaN: there is no variance to share; leave them out"
         )
-    names = [
-        _group_name([space.distribution.names[i] for i in np.flatnonzero(of_input == group)])
-        for group in range(found.shape[2])
-    ]
-    first, total, first_error, total_error = found
-    facts = names, flat.structure.names, space.num_runs
-    return SobolIndices(first, total, first_error, total_error, *facts)
+    input_names = []
+    for group in range(indices.shape[2]):
+        members = [space.distribution.names[i] for i in np.flatnonzero(of_input == group)]
+        shown = members if len(members) < 4 else [members[0], "...", members[-1]]
+        input_names.append(", ".join(shown))
+    first, total, first_error, total_error = indices
+    return SobolIndices(first, total, first_error, total_error, input_names, names, space.num_runs)
 
 
 def _num_bad(outputs: FloatArray) -> int:
@@ -269,8 +267,3 @@ def _ratio(
     kept = (1 - weight) * (1 - bottom / bottom.sum(axis=0))
     residual = (influence - slope * noise) / np.where(kept > 0, kept, np.nan)
     return value - slope * mean, np.sqrt((residual**2).sum(axis=0)) / len(top)
-
-
-def _group_name(names: list[str]) -> str:
-    """Names of the inputs of a group, in one."""
-    return ", ".join(names if len(names) < 4 else [names[0], "...", names[-1]])

@@ -75,10 +75,9 @@ class StandardSpace:
         # Half-widths and scales may be zero: such a variable moves no input.
         moving = [np.atleast_2d(factor != 0).any(axis=0) for factor in self._factors]
         self._moving = np.flatnonzero(np.concatenate([np.zeros(0, bool), *moving]))
-        self._ends = np.cumsum([part.size for part in moving])
-        self._num_uniform = sum(
-            part.size for part, term in zip(moving, self._terms, strict=True) if term.is_uniform
-        )
+        sizes = [columns.size for columns in moving]
+        self._ends = np.cumsum(sizes)
+        self._num_uniform = sum(sizes[: sum(term.is_uniform for term in self._terms)])
         self.num_variables = len(self._moving)
         if self.num_variables == 0:
             raise ValueError(
@@ -101,11 +100,11 @@ class StandardSpace:
         from scipy.sparse.csgraph import connected_components
 
         size, starts = self.distribution.num_inputs, [0, *self._ends[:-1]]
-        found = []
+        edges = []
         for term, factor, start in zip(self._terms, self._factors, starts, strict=True):
-            at = np.nonzero(factor)
-            found.append((term.start + at[0], size + start + at[-1]))
-        rows, columns = np.concatenate(found, axis=1)
+            places = np.nonzero(factor)
+            edges.append((term.start + places[0], size + start + places[-1]))
+        rows, columns = np.concatenate(edges, axis=1)
         shape = 2 * (size + self._ends[-1],)
         graph = coo_array((np.ones(len(rows)), (rows, columns)), shape)
         _, labels = connected_components(graph, directed=False)
@@ -114,19 +113,18 @@ class StandardSpace:
     def run(self, z: FloatArray) -> FloatArray:
         """What is kept of the outputs at points ``(n, num_variables)``."""
 
-        def at(x: jax.Array) -> tuple[jax.Array]:
+        def kept(x: jax.Array) -> tuple[jax.Array]:
             return (self.read(self.flat.at_draws(x)),)
 
-        (kept,) = self._in_groups("run", at, z, self.block, 1)
-        return kept.astype(np.float64)
+        return self._in_groups("run", kept, z, self.block, 1)[0].astype(np.float64)
 
     def inputs(self, z: FloatArray) -> NDArray[Any]:
         """What the network takes at points, `taken` of the input, no run; NaN where a point is."""
 
-        def at(x: jax.Array) -> tuple[jax.Array]:
+        def taken(x: jax.Array) -> tuple[jax.Array]:
             return (self.distribution.taken(x),)
 
-        (inputs,) = self._in_groups("inputs", at, np.nan_to_num(z), self._most, 0)
+        (inputs,) = self._in_groups("inputs", taken, np.nan_to_num(z), self._most, 0)
         inputs[np.isnan(z).any(axis=1)] = np.nan  # keeps the type, as `np.where` does not
         return inputs
 
@@ -136,28 +134,27 @@ class StandardSpace:
         def value(x: jax.Array) -> jax.Array:
             return self.read(self.flat(x)[None])[0]
 
-        at = jax.vmap(jax.value_and_grad(value))
+        with_slopes = jax.vmap(jax.value_and_grad(value))
         block = min(self.block, _SLOPES_AT_ONCE)
-        found = self._in_groups("slopes", at, z, block, RUNS_PER_SLOPE)
-        return found[0].astype(np.float64), self._pulled_back(found[1], z)
+        values, slopes = self._in_groups("slopes", with_slopes, z, block, RUNS_PER_SLOPE)
+        return values.astype(np.float64), self._pulled_back(slopes, z)
 
     def outputs_and_jacobians(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Outputs ``(n, N_y)`` and their Jacobians ``(n, N_y, num_variables)`` at points."""
         num_inputs, num_outputs = self.distribution.num_inputs, self.flat.num_outputs
 
-        def at(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def with_jacobians(x: jax.Array) -> tuple[jax.Array, jax.Array]:
             return values_and_jacobians(self.flat, x, num_outputs)
 
         most = min(_JACOBIANS_AT_ONCE, _GROUP_NUMBERS // (num_inputs * num_outputs))
-        runs = 1 + min(self.num_variables, num_outputs)
-        block = max(1, min(self.block, most))
-        outputs, jacobians = self._in_groups("Jacobians", at, z, block, runs)
+        runs, block = 1 + min(self.num_variables, num_outputs), max(1, min(self.block, most))
+        outputs, jacobians = self._in_groups("Jacobians", with_jacobians, z, block, runs)
         return outputs.astype(np.float64), self._pulled_back(jacobians, z[:, None])
 
     def _in_groups(
         self,
         name: str,
-        at: Callable[[jax.Array], tuple[jax.Array, ...]],
+        function: Callable[[jax.Array], tuple[jax.Array, ...]],
         z: FloatArray,
         block: int,
         runs: int,
@@ -168,24 +165,22 @@ class StandardSpace:
         if name not in self._programs:
 
             def blocks(x: jax.Array, count: jax.Array) -> tuple[jax.Array, ...]:
-                return in_chunks(at, x, size=block, num_rows=count if block < size else None)
+                return in_chunks(function, x, size=block, num_rows=count if block < size else None)
 
             self._programs[name] = compiled_once(blocks, jnp.asarray(padded), np.int32(size))
-        parts = []
+        results = []
         for start in range(0, max(1, len(z)), size):
-            part = self._inputs(z[start : start + size])
-            rows = padded.copy()
-            rows[: len(part)] = part
+            inputs = self._inputs(z[start : start + size])
+            rows, count = padded.copy(), len(inputs)
             # A block is not filled up by zeros, where a network may be NaN.
-            rows[len(part) :] = part[-1:] if len(part) else 0
-            parts.append(self._programs[name](jnp.asarray(rows), np.int32(len(part))))
-            done = runs * block * -(-len(part) // block)
+            rows[:count], rows[count:] = inputs, inputs[-1:] if count else 0
+            results.append(self._programs[name](jnp.asarray(rows), np.int32(count)))
+            done = runs * block * -(-count // block)
             self.num_runs += done
             self._report(done)
         # Read at the end: a program runs while the next is called.
-        return [
-            np.concatenate(arrays)[: len(z)] for arrays in zip(*known_arrays(parts), strict=True)
-        ]
+        columns = zip(*known_arrays(results), strict=True)
+        return [np.concatenate(arrays)[: len(z)] for arrays in columns]
 
     def _inputs(self, z: FloatArray) -> FloatArray:
         """Inputs ``(n, N_x)`` of the distribution, in float64."""
@@ -198,9 +193,9 @@ class StandardSpace:
         inputs = np.repeat(self._mean[None], len(z), axis=0)
         # Edges first: an input next to zero is what remains when they have cancelled.
         for values in (edges, variables):
-            parts = np.split(values, self._ends[:-1], axis=1)
-            for term, factor, part in zip(self._terms, self._factors, parts, strict=True):
-                moved = part * factor if term.is_diagonal else part @ factor.T
+            by_term = np.split(values, self._ends[:-1], axis=1)
+            for term, factor, of_term in zip(self._terms, self._factors, by_term, strict=True):
+                moved = of_term * factor if term.is_diagonal else of_term @ factor.T
                 inputs[:, term.start : term.stop] += moved
         return inputs
 
@@ -208,14 +203,14 @@ class StandardSpace:
     @np.errstate(over="ignore", invalid="ignore")
     def _pulled_back(self, slopes: NDArray[Any], z: FloatArray) -> FloatArray:
         """Derivatives by the standard variables, of those by the inputs ``(..., N_x)``."""
-        parts = []
+        by_term = []
         for term, factor in zip(self._terms, self._factors, strict=True):
             rows = slopes[..., term.start : term.stop]
-            parts.append(rows * factor if term.is_diagonal else rows @ factor)
-        found = np.concatenate(parts, axis=-1)[..., self._moving].astype(np.float64)
+            by_term.append(rows * factor if term.is_diagonal else rows @ factor)
+        pulled = np.concatenate(by_term, axis=-1)[..., self._moving].astype(np.float64)
         uniform = slice(0, np.searchsorted(self._moving, self._num_uniform))
-        found[..., uniform] *= np.sqrt(2 / np.pi) * np.exp(-0.5 * z[..., uniform] ** 2)
-        return found
+        pulled[..., uniform] *= np.sqrt(2 / np.pi) * np.exp(-0.5 * z[..., uniform] ** 2)
+        return pulled
 
 
 def checked_network(

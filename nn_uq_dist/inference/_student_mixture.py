@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from nn_uq_dist.basics.concrete import FloatArray
-from nn_uq_dist.inference._importance_weights import far_apart, log_sum, systematic
+from nn_uq_dist.inference._importance_weights import kmeans_plus_plus, log_sum, systematic
 
 # Lower ones waste draws on the tails in many variables, higher ones reach less far.
 _DEGREES_OF_FREEDOM = 8.0
@@ -111,14 +111,13 @@ def monomials(z: FloatArray) -> FloatArray:
     """Products of two variables, variables, and one, of points ``(n, d)``, shape ``(m, n)``."""
     columns = np.ascontiguousarray(z.T)
     d, count = columns.shape
-    found = np.empty((d * (d + 1) // 2 + d + 1, count))
+    products = np.empty((d * (d + 1) // 2 + d + 1, count))
     stop = 0
     for i in range(d):
         start, stop = stop, stop + d - i
-        np.multiply(columns[i:], columns[i], out=found[start:stop])
-    found[stop:-1] = columns
-    found[-1] = 1.0
-    return found
+        np.multiply(columns[i:], columns[i], out=products[start:stop])
+    products[stop:-1], products[-1] = columns, 1.0
+    return products
 
 
 class SquaredDistances:
@@ -149,10 +148,10 @@ class SquaredDistances:
 
     def __call__(self, z: FloatArray, monomials: FloatArray) -> FloatArray:
         """Squared distances of points ``(n, d)`` with these monomials, shape ``(K, n)``."""
-        found = self._coefficients @ monomials
+        squares = self._coefficients @ monomials
         for k, root in zip(self._narrow, self._roots, strict=True):
-            found[k] = np.sum(((z - self._means[k]) @ root) ** 2, axis=1)
-        return np.maximum(found, 0.0, out=found)
+            squares[k] = np.sum(((z - self._means[k]) @ root) ** 2, axis=1)
+        return np.maximum(squares, 0.0, out=squares)
 
 
 def _powers(distances: FloatArray, exponent: float) -> tuple[FloatArray, FloatArray]:
@@ -163,15 +162,15 @@ def _powers(distances: FloatArray, exponent: float) -> tuple[FloatArray, FloatAr
     """
     nearest = distances.min(axis=0)
     base = nearest / distances
-    found = np.sqrt(base) if exponent % 1 else np.ones_like(base)
+    powers = np.sqrt(base) if exponent % 1 else np.ones_like(base)
     whole = int(exponent)
     while whole:
         if whole % 2:
-            found *= base
+            powers *= base
         whole //= 2
         if whole:
             base *= base
-    return nearest, found
+    return nearest, powers
 
 
 def fit_mixture(
@@ -198,46 +197,45 @@ def fit_mixture(
     # White draws: moments of components are taken from sums of products, which would lose the
     # digits of draws far from the origin.
     white = (z - center) @ (vectors / scales)
-    chosen = far_apart(white, weights, number, rng)
+    chosen = kmeans_plus_plus(white, weights, number, rng)
     number = len(chosen)
     covariances = np.repeat(np.eye(d)[None] * number ** (-2 / d), number, axis=0)
     mixture = StudentMixture.of(np.ones(number), white[chosen], covariances)
-    at = monomials(white)
+    products = monomials(white)
     for _ in range(_EM_STEPS):
-        mixture = _step(white, at, weights, mixture)
+        mixture = _step(white, products, weights, mixture)
     back = vectors * scales
     roots = back @ mixture.roots
     return StudentMixture.of(mixture.shares, center + mixture.means @ back.T, roots @ roots.mT)
 
 
 def _step(
-    z: FloatArray, at: FloatArray, weights: FloatArray, mixture: StudentMixture
+    z: FloatArray, products: FloatArray, weights: FloatArray, mixture: StudentMixture
 ) -> StudentMixture:
     """One step of the EM algorithm, for draws with these monomials."""
     d = mixture.means.shape[1]
-    distances = 1 + mixture.squared_distances()(z, at)
+    distances = 1 + mixture.squared_distances()(z, products)
     _, belongs = _powers(distances, (_DEGREES_OF_FREEDOM + d) / 2)
     belongs *= mixture.heights()[0][:, None]
     belongs *= weights / np.maximum(belongs.sum(axis=0), 1e-300)
     shares = belongs.sum(axis=1)
-    effective = shares**2 / np.maximum(np.einsum("kn,kn->k", belongs, belongs), 1e-300)
-    kept = (shares > _LEAST_SHARE) & (effective > _LEAST_DRAWS)
+    ess = shares**2 / np.maximum(np.einsum("kn,kn->k", belongs, belongs), 1e-300)
+    kept = (shares > _LEAST_SHARE) & (ess > _LEAST_DRAWS)
     if not kept.any():
         return mixture
-    shares, effective = shares[kept], effective[kept]
+    shares, ess = shares[kept], ess[kept]
     # Draws far out count less, as the t distribution expects them.
     belongs /= distances
     belongs *= 1 + d / _DEGREES_OF_FREEDOM
-    moments = belongs[kept] @ at.T
+    moments = belongs[kept] @ products.T
     totals, means = moments[:, -1], moments[:, -1 - d : -1] / moments[:, -1:]
     first, second = np.triu_indices(d)
-    products = moments[:, : first.size] - totals[:, None] * means[:, first] * means[:, second]
-    own = np.empty((len(means), d, d))
-    own[:, first, second] = own[:, second, first] = products / shares[:, None]
+    centered = moments[:, : first.size] - totals[:, None] * means[:, first] * means[:, second]
+    covariances = np.empty((len(means), d, d))
+    covariances[:, first, second] = covariances[:, second, first] = centered / shares[:, None]
     rounding = 4 * d * _ROUNDING * (1 + np.sum(means**2, axis=1))
-    variances = np.einsum("kii->ki", own)
+    variances = np.einsum("kii->ki", covariances)
     np.maximum(variances, rounding[:, None], out=variances)
-    pooled = np.tensordot(shares / shares.sum(), own, axes=1)
-    prior = _POOLED_DRAWS * d
-    mixed = (effective[:, None, None] * own + prior * pooled) / (effective + prior)[:, None, None]
-    return StudentMixture.of(shares, means, mixed)
+    pooled = np.tensordot(shares / shares.sum(), covariances, axes=1)
+    prior, size = _POOLED_DRAWS * d, ess[:, None, None]
+    return StudentMixture.of(shares, means, (size * covariances + prior * pooled) / (size + prior))

@@ -103,9 +103,8 @@ def largest_error(net, distribution, output):
 
 def with_parts(net, distribution, given, **options):
     """Bounds from as many parts as fit into the time."""
-    return nuq.certified(
-        net, distribution, max_parts=10**6, seconds=given.seconds, progress=False, **options
-    )
+    bounds = nuq.certified(net, distribution)
+    return bounds.refine(10**6, seconds=given.seconds, progress=False, **options)
 
 
 def parts(given):

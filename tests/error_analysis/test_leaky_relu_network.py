@@ -199,34 +199,32 @@ def with_residuals(x):
     return jax.nn.relu(x + W.T @ jax.nn.relu(W @ x))
 
 
-OTHER = "an activation other than a leaky ReLU with one fixed slope"
-# What makes a network, and what is said of it.
+# What makes a network that is no leaky-ReLU network.
 UNREADABLE = (
-    (lambda: mlp(jnp.tanh), "got the operation tanh of values that depend on the input"),
-    (lambda: mlp(jax.nn.relu6), "got the operation min"),
-    (lambda: mlp(jax.nn.elu), "slope 1.0 below zero and 0.0 above"),
-    (lambda: mlp(jnp.abs), "got the operation abs"),
-    (lambda: mlp(lambda x: jax.nn.leaky_relu(x, 2.0)), "slope 2.0 below"),
-    (lambda: mlp(lambda x: 2 * x), "got an affine map; it is its own linearization"),
-    (lambda: Scaled(nnx.Rngs(0)), "inference mode"),
-    (lambda: lambda x: jnp.ones(2), "an output that does not change with the input"),
-    (lambda: lambda x: jnp.where(x >= 0, x, jnp.arange(3.0) / 5 * x), OTHER),
-    (lambda: lambda x: jnp.maximum(W @ x, 1.0), OTHER),
-    (lambda: two_slopes, r"layers with different negative slopes \[0.0, 0.00999"),
-    (lambda: with_residuals, "a connection that skips or splits layers"),
-    (lambda: towers, "a connection that skips or splits layers"),
-    (lambda: lambda x: W.T @ jax.nn.relu(W @ x) + 2 * x, "a skip connection that is not the input"),
-    (lambda: lambda x: jax.nn.relu(x) * x, "got the operation mul of values"),
-    (lambda: mlp(depth=1, scan=True), "got an error without jit: zero-length scan"),
-    (lambda: lambda x: jnp.ones((2, 4)) @ x, "one input of shape"),
+    lambda: mlp(jnp.tanh),
+    lambda: mlp(jax.nn.relu6),
+    lambda: mlp(jax.nn.elu),
+    lambda: mlp(jnp.abs),
+    lambda: mlp(lambda x: jax.nn.leaky_relu(x, 2.0)),
+    lambda: mlp(lambda x: 2 * x),
+    lambda: Scaled(nnx.Rngs(0)),
+    lambda: lambda x: jnp.ones(2),
+    lambda: lambda x: jnp.where(x >= 0, x, jnp.arange(3.0) / 5 * x),
+    lambda: lambda x: jnp.maximum(W @ x, 1.0),
+    lambda: two_slopes,
+    lambda: with_residuals,
+    lambda: towers,
+    lambda: lambda x: W.T @ jax.nn.relu(W @ x) + 2 * x,
+    lambda: lambda x: jax.nn.relu(x) * x,
+    lambda: mlp(depth=1, scan=True),
+    lambda: lambda x: jnp.ones((2, 4)) @ x,
 )
 
 
-def test_what_cannot_be_read_is_said():
-    for make, message in UNREADABLE:
-        with pytest.raises(ValueError, match=message) as caught:
+def test_what_cannot_be_read_is_refused():
+    for make in UNREADABLE:
+        with pytest.raises(ValueError, match=r"network.*; "):
             LeakyReLUNetwork.from_network(make(), 3)
-        assert "; " in str(caught.value)
 
 
 def test_a_function_that_changes_is_refused():
@@ -267,38 +265,32 @@ def test_traced_slope_outside_of_the_interval_gives_nan():
     assert jnp.isnan(at(-0.1)).all()
 
 
-def test_values_that_do_not_fit_are_refused():
-    cases = (
-        (([], [], A), "at least one, got 0 and 0"),
-        (([W, np.eye(4)], [B], A), "one entry per hidden layer.*got 2 and 1"),
-        (([W[0]], [B], A), r"hidden_weights\[0\] must have shape \(N, N_x\).*\(3,\)"),
-        (([W, W], [B, B], A), r"hidden_weights\[1\] must have shape \(N, 4\).*\(4, 3\)"),
-        (([np.ones((4, 0))], [B], A), r"hidden_weights\[0\].*\(4, 0\)"),
-        (([W], [np.zeros(3)], A), r"biases\[0\] must have shape \(4,\).*\(3,\)"),
-        (([W], [B], A.T), r"output_matrix must have shape \(N_y, 4\).*\(4, 2\)"),
-        (([W], [B], np.ones((0, 4))), r"output_matrix.*\(0, 4\)"),
-        (([W], [B], A, 0.01, True), "N_x = 3 and N_y = 2"),
-        (([W], [B], A, -0.1), r"negative_slope must be a scalar in \[0, 1\], got -0.1"),
-        (([W], [B], A, float("nan")), "negative_slope must be a scalar.*nan"),
-        (([W], [B], A, [0.1]), r"negative_slope must be a scalar in .* got \[0.1\]"),
-        (([W], [B], A, 0.01, False, np.zeros(3)), r"output_bias must have shape \(2,\).*\(3,\)"),
-        (([W], [B * np.nan], A), r"biases\[0\] must be finite, got nan"),
-    )
-    for arguments, message in cases:
-        with pytest.raises(ValueError, match=message):
-            LeakyReLUNetwork(*arguments)
+WRONG = (
+    (([], [], A), ValueError, "hidden_weights and biases"),
+    (([W, np.eye(4)], [B], A), ValueError, "hidden_weights and biases"),
+    (([W[0]], [B], A), ValueError, r"hidden_weights\[0\]"),
+    (([W, W], [B, B], A), ValueError, r"hidden_weights\[1\]"),
+    (([np.ones((4, 0))], [B], A), ValueError, r"hidden_weights\[0\]"),
+    (([W], [np.zeros(3)], A), ValueError, r"biases\[0\]"),
+    (([W], [B * np.nan], A), ValueError, r"biases\[0\]"),
+    (([W], [B], A.T), ValueError, "output_matrix"),
+    (([W], [B], np.ones((0, 4))), ValueError, "output_matrix"),
+    (([W], [B], A, 0.01, True), ValueError, "N_x = 3 and N_y = 2"),
+    (([W], [B], A, -0.1), ValueError, "negative_slope"),
+    (([W], [B], A, float("nan")), ValueError, "negative_slope"),
+    (([W], [B], A, [0.1]), ValueError, "negative_slope"),
+    (([W], [B], A, 0.01, False, np.zeros(3)), ValueError, "output_bias"),
+    ((W, [B], A), TypeError, "hidden_weights must be a list or tuple"),
+    (([W], B, A), TypeError, "biases must be a list or tuple"),
+    ((["a"], [B], A), TypeError, r"hidden_weights\[0\]"),
+    (([W], [B], A * 1j), TypeError, "output_matrix"),
+    (([W], [B], A, 0.01, 1), TypeError, "skip_connection"),
+)
 
 
-def test_types_that_do_not_fit_are_refused():
-    cases = (
-        ((W, [B], A), "hidden_weights must be a list or tuple"),
-        (([W], B, A), "biases must be a list or tuple"),
-        ((["a"], [B], A), r"hidden_weights\[0\] must be an array of real numbers"),
-        (([W], [B], A * 1j), "output_matrix must be an array of real numbers"),
-        (([W], [B], A, 0.01, 1), "skip_connection must be True or False, got int"),
-    )
-    for arguments, message in cases:
-        with pytest.raises(TypeError, match=message):
+def test_wrong_arguments_are_named():
+    for arguments, kind, words in WRONG:
+        with pytest.raises(kind, match=words):
             LeakyReLUNetwork(*arguments)
 
 

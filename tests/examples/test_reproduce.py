@@ -56,7 +56,7 @@ def test_error_table_follows_from_subtraction(operators):
 def test_on_a_chain_the_corrected_bound_is_attained_the_printed_one_fails(operators, num_layers):
     one, mean, slope = [[1.0]], jnp.array([-1e-9]), 0.1
     net = nuq.LeakyReLUNetwork([one] * num_layers, [[0.0]] * num_layers, one, slope)
-    error = nuq.error_analysis.total_error(net, mean, [1.0])
+    error = operators.layer_errors.total_error(net, mean, [1.0])
     corrected, printed = operators.error_tables.norm_bounds(net, mean, 1.0)
     np.testing.assert_allclose(error, 1 - slope**num_layers, rtol=1e-5)
     np.testing.assert_allclose(corrected, error, rtol=1e-5)
@@ -64,7 +64,7 @@ def test_on_a_chain_the_corrected_bound_is_attained_the_printed_one_fails(operat
 
 
 def test_corrected_bounds_hold_for_random_networks(operators):
-    rng, error_of = np.random.default_rng(0), jax.jit(nuq.error_analysis.total_error)
+    rng, error_of = np.random.default_rng(0), jax.jit(operators.layer_errors.total_error)
     for k in range(400):
         sizes = ((3, 4, 2), (3, 5, 2, 4, 2))[k % 2]
         weights = [rng.normal(size=(n, m)) for m, n in itertools.pairwise(sizes)]

@@ -1,20 +1,30 @@
-"""Limits as the output holds its numbers, and points there: climbs, and the nearest."""
+"""Limits as the output holds its numbers; points and planes there, of components and of steps."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.inference._failure_search import FailureSearch
-from nn_uq_dist.inference._limit_state import Limits, climbed, design_points
+from nn_uq_dist.inference._failure_search import searched
+from nn_uq_dist.inference._limit_state import (
+    Corner,
+    Limits,
+    are_beyond,
+    corners,
+    design_points,
+    distinct,
+    gradient_ascent,
+)
+from nn_uq_dist.inference._search_state import Problem
 from nn_uq_dist.inference._standard_space import StandardSpace
 from nn_uq_dist.sampling.flat_network import flat_network
 
 PLANE = nuq.Input.normal(jnp.zeros(2), 1.0)
+RNG = np.random.default_rng(0)
 ROW, LOC, SCALE = np.array([1.0, -2.0, 0.5]), np.array([1.0, 0.0, 2.0]), np.array([0.5, 1.0, 2.0])
 
 
-def searched(network, limit, distribution, upper=True):
+def space_of(network, limit, distribution, upper=True):
     flat = flat_network(network, distribution)
     limits = Limits(flat, limit, 0, upper)
     return StandardSpace(flat, limits.read, 1000), limits
@@ -26,7 +36,7 @@ def plane_and_starts(upper=True):
     slope = ROW * SCALE
     size = np.linalg.norm(slope)
     sign = 1 if upper else -1
-    space, limits = searched(
+    space, limits = space_of(
         lambda x: ROW @ x[:, None], ROW @ LOC + sign * 4 * size, distribution, upper
     )
     direction = sign * slope / size
@@ -38,19 +48,19 @@ def plane_and_starts(upper=True):
 
 def test_steps_from_zero_reach_a_plane(x64):
     space, limits, _, _ = plane_and_starts()
-    reached = climbed(space, limits.values[0], np.zeros((2, 3)))
+    reached = gradient_ascent(space, limits.values[0], np.zeros((2, 3)))
     assert len(reached) == 2
     assert np.all(space.run(reached) > limits.values[0])
 
 
 def test_steps_stay_where_there_is_no_slope(x64):
-    space, _ = searched(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, PLANE)
+    space, _ = space_of(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, PLANE)
     starts = np.array([[4.0, 1.0], [0.0, 0.0]])
-    np.testing.assert_array_equal(climbed(space, 0.5, starts), starts[:1])
+    np.testing.assert_array_equal(gradient_ascent(space, 0.5, starts), starts[:1])
 
 
 def test_design_points_of_several_limits(x64):
-    space, limits = searched(lambda x: x[:1], [4.0, 3.0, 6.0], PLANE)
+    space, limits = space_of(lambda x: x[:1], [4.0, 3.0, 6.0], PLANE)
     rays, none = np.array([[4.5, 0.0], [4.0, 3.0]]), np.full((3, 2), np.nan)
     found = design_points(space, limits, rays, none, 1000.0)
     # On the first ray, which is shorter; none reaches the last limit.
@@ -70,8 +80,8 @@ def test_design_points_of_several_limits(x64):
 
 
 def test_nearest_of_all_that_a_search_has_seen(x64):
-    space, limits = searched(lambda x: x[:1], [4.0, 5.0, 4.5, 30.0], PLANE)
-    search = FailureSearch(space, limits, 2000, np.random.default_rng(0))
+    space, limits = space_of(lambda x: x[:1], [4.0, 5.0, 4.5, 30.0], PLANE)
+    search = searched(Problem(space, limits, 2000, np.random.default_rng(0)))
     found = search.nearest()
     assert np.all(found[:3, 0] > [4, 5, 4.5])
     assert np.isnan(found[3]).all()
@@ -113,3 +123,60 @@ def test_targets_are_the_least_rare_first_and_span_all():
     assert limits.values[list(limits.targets)].tolist() == [0, 2, 5, 8, 10]
     lower = limits_of([1.0, 3.0, 2.0], upper=False)
     assert lower.targets == (1, 2, 0)
+
+
+@pytest.mark.parametrize("upper", [True, False])
+def test_a_plane_is_found_exactly(upper, x64):
+    space, limits, direction, starts = plane_and_starts(upper)
+    planes = corners(space, limits.values[0], starts, RNG)
+    assert len(planes) == len(starts)
+    for one in planes:
+        np.testing.assert_allclose(one.directions, direction[None], atol=1e-12)
+        assert one.distances == pytest.approx([4], rel=1e-10)
+        # The failing point nearest to zero is a thousandth beyond the plane.
+        np.testing.assert_allclose(one.point, 1.001 * 4 * direction, atol=1e-6)
+    assert len(distinct(planes, 30)) == 1
+
+
+def test_a_step_has_a_plane_across_the_ray(x64):
+    space, _ = space_of(lambda x: jnp.where(x[:1] > 3, 1.0, 0.0), 0.5, PLANE)
+    (plane,) = corners(space, 0.5, np.array([[4.0, 1.0]]), RNG)
+    # The ray meets the step at x_0 = 3: no slope says more.
+    point = np.array([3.0, 0.75])
+    np.testing.assert_allclose(plane.directions[0], point / np.linalg.norm(point), rtol=1e-6)
+    # Next to the step, by six halvings of the ray.
+    beyond = plane.distances[0] - np.linalg.norm(point)
+    assert 0 < beyond < np.hypot(4.0, 1.0) / 2**6 + 1e-9
+
+
+def test_no_tangent_if_zero_fails(x64):
+    space, _ = space_of(lambda x: x[:1], -1.0, PLANE)
+    assert corners(space, -1.0, np.ones((3, 2)), RNG) == []
+    assert corners(space, 2.0, np.ones((0, 2)), RNG) == []
+
+
+def test_corners_of_components_that_fail_together(x64):
+    # Two of three, and planes that are not at right angles.
+    rows = np.array([[1.0, 0, 0, 0], [0.6, 0.8, 0, 0], [0, 0, 1.0, 0]])
+    space, _ = space_of(lambda x: jnp.sort(rows @ x)[1:2], 6.0, nuq.Input.normal(jnp.zeros(4), 1.0))
+    starts = np.array([[8.0, 6.0, 0.2, 1.0], [10.0, -2.0, 12.0, -1.0], [-0.4, 10.0, 8.0, 0.3]])
+    feet = [[6.0, 3.0, 0.0, 0.0], [6.0, 0.0, 6.0, 0.0], [3.6, 4.8, 6.0, 0.0]]
+    for one, foot in zip(corners(space, 6.0, starts, RNG), feet, strict=True):
+        np.testing.assert_allclose(one.foot, foot, atol=1e-6)
+        np.testing.assert_allclose(one.directions @ foot, 6.0)
+        np.testing.assert_allclose(one.point, 1.001 * np.array(foot), atol=1e-6)
+
+
+def test_half_spaces_that_hold_others():
+    def tangent(x, y):
+        point = np.array([x, y])
+        length = np.linalg.norm(point)
+        return Corner(point[None] / length, length[None], point, point)
+
+    near, beyond, other = tangent(3.0, 0.0), tangent(3.5, 0.1), tangent(0.0, 4.0)
+    assert distinct([other, beyond, near], 30) == [near, other]
+    assert distinct([other, beyond, near], 1) == [near]
+    # Nearly beyond counts: by the slack over the distance, 1/6.
+    points = np.array([[2.9, 5.0], [2.8, 0.0], [0.0, 3.0]])
+    assert are_beyond([near], points).tolist() == [True, False, False]
+    assert not are_beyond([], points).any()

@@ -53,7 +53,7 @@ def test_chains_forget_where_they_began():
     rng = np.random.default_rng(0)
     chains = Chains(np.full((400, 3), 6.0))
     for _ in range(30):
-        chains.move(along_first, 2.0, np.arange(400), rng)
+        chains = chains.moved(along_first, 2.0, np.arange(400), rng)
     recent = np.stack(chains.recent)
     assert recent[..., 0].min() > 2.0
     np.testing.assert_array_equal(recent[-1], chains.points)
@@ -65,5 +65,5 @@ def test_chains_forget_where_they_began():
 def test_chains_go_on_from_the_rows_asked_for():
     rng = np.random.default_rng(0)
     chains = Chains(np.array([[3.0, -50.0], [3.0, 50.0]]))
-    chains.move(along_first, 2.0, np.array([1, 1]), rng)
+    chains = chains.moved(along_first, 2.0, np.array([1, 1]), rng)
     assert np.all(chains.points[:, 1] > 0)

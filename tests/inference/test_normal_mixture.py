@@ -30,17 +30,6 @@ def test_density_and_draws_of_one():
     np.testing.assert_allclose(np.cov(draws.T), covariance(part), atol=0.05)
 
 
-def test_mixture_density():
-    parts = [some_normal(3, 1), some_normal(3, 2)]
-    mixture = NormalMixture(tuple(parts), np.array([0.3, 0.7]))
-    z = RNG.standard_normal((5, 3))
-    expected = sum(
-        share * multivariate_normal(part.mean, covariance(part)).pdf(z)
-        for part, share in zip(parts, mixture.shares, strict=True)
-    )
-    np.testing.assert_allclose(np.exp(mixture.log_density(z)) / (2 * np.pi) ** 1.5, expected)
-
-
 @pytest.mark.parametrize(("count", "d"), [(4000, 6), (40, 60)])
 def test_fit_keeps_variance_one_where_draws_show_nothing_else(count, d):
     mean = np.zeros(d)
@@ -135,14 +124,6 @@ def test_density_and_draws_beyond_a_plane():
     distribution = expected.logpdf(along[:5]) + multivariate_normal(np.zeros(2)).logpdf(np.zeros(2))
     np.testing.assert_allclose(found, distribution - np.sum(across[:5] ** 2, axis=1) / 2)
     assert part.log_density(-z, np.sum(z**2, axis=1)).tolist() == [-np.inf] * 5
-
-
-def test_far_half_space_has_finite_draws_and_weights():
-    part = half_space(9.9)
-    z = part.draw(RNG, 1000)
-    assert np.all(z[:, 0] > 9.9)
-    logs = part.log_density(z, np.sum(z**2, axis=1)) + np.sum(z**2, axis=1) / 2
-    np.testing.assert_allclose(logs, -norm.logsf(9.9))
 
 
 def test_balanced_shares_have_less_variance_and_keep_a_part():

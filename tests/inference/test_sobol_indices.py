@@ -142,20 +142,12 @@ def test_outputs_that_are_not_finite_do_not_touch_others():
 
 
 WRONG = [
-    ({"num_runs": 499}, ValueError, "num_runs must be at least 500 for 3 independent random inp"),
-    ({"num_runs": 1e4}, TypeError, "num_runs must be a positive integer, got float"),
-    ({"key": 3}, TypeError, "key must be a JAX random key, got int 3"),
-    (
-        {"f": nuq.Input.box(jnp.zeros(3), 0.0)},
-        ValueError,
-        "f must be random, got only known values",
-    ),
-    (
-        {"f": nuq.Input.box(jnp.zeros((2, 3)), 1.0)},
-        ValueError,
-        "f must be one input, got batch shape",
-    ),
-    ({"network": 3}, TypeError, "network must be a JAX function of one input, got int"),
+    ({"num_runs": 499}, ValueError, "num_runs must be at least 500"),
+    ({"num_runs": 1e4}, TypeError, "num_runs"),
+    ({"key": 3}, TypeError, "key"),
+    ({"f": nuq.Input.box(jnp.zeros(3), 0.0)}, ValueError, "f must be random"),
+    ({"f": nuq.Input.box(jnp.zeros((2, 3)), 1.0)}, ValueError, "f must be one input"),
+    ({"network": 3}, TypeError, "network"),
 ]
 
 
