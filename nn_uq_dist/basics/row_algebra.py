@@ -11,7 +11,7 @@ from jax import Array, lax
 def namespace(*arrays: object) -> Any:
     """``numpy`` if all arrays are NumPy's, as in a copy made by `in_float64`, or ``jax.numpy``."""
     # NumPy's arithmetic turns arrays without axes into its scalars.
-    return np if all(isinstance(array, np.ndarray | np.generic) for array in arrays) else jnp
+    return jnp if [a for a in arrays if not isinstance(a, np.ndarray | np.generic)] else np
 
 
 def matmul(a: Array, b: Array) -> Array:

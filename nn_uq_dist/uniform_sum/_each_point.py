@@ -49,13 +49,14 @@ class Values(NamedTuple):
         ``-inf`` beyond the support, NaN for a distribution that is a point mass or not finite.
     done : Array of bool, shape (B,)
         Where the method has converged.
-    gradient : Array, shape (R, M, B), or None
-        Derivatives in the point, in the normal scale if there is one, and in each weight.
+    gradient : Array, shape (R, M, B)
+        Derivatives in the point, in the normal scale if there is one, and in each weight; no rows
+        if they are not requested.
     """
 
     logs: Array
     done: Array
-    gradient: Array | None
+    gradient: Array
 
 
 def evaluate_each_point(
@@ -113,7 +114,7 @@ def evaluate_each_point(
     logs = logs - jnp.where(order == 0, jnp.log(scale), 0.0)
     second = scaled.moments()[0]
     valid = (second > 0) & jnp.isfinite(second) & ~jnp.isnan(y)
-    gradient = None
+    gradient = jnp.zeros((0, *logs.shape), logs.dtype)
     if derivatives:
         slopes = Rows(scaled, leaves, derivatives).gradient(sums.rows)
         slopes = jnp.where(is_zero, 0.0, slopes / safe) / scale

@@ -27,10 +27,9 @@ from nn_uq_dist.basics.normal_tails import (
     score_from_log_survival,
 )
 from nn_uq_dist.basics.row_algebra import namespace
-from nn_uq_dist.uniform_sum._choice_of_method import evaluate
 from nn_uq_dist.uniform_sum._each_point import BOTH
 from nn_uq_dist.uniform_sum._uniform_sum import distance_from_edge, sums_of
-from nn_uq_dist.uniform_sum.points import MOST_POINTS
+from nn_uq_dist.uniform_sum.points import MOST_POINTS, evaluate
 
 # Weights of all points up to which a search runs outside of a program.
 _MOST_NUMBERS = 2**22

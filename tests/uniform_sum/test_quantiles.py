@@ -10,7 +10,7 @@ import pytest
 from mpmath import mp
 
 from nn_uq_dist import uniform_sum as lc
-from nn_uq_dist.uniform_sum._choice_of_method import evaluate
+from nn_uq_dist.uniform_sum.points import evaluate
 from nn_uq_dist.uniform_sum.quantiles import _solved
 from tests.bank.reference import iterated_normal_integrals, log_values
 from tests.compiling import jit
