@@ -333,9 +333,10 @@ def as_indices(
     positions: list[int] = []
     for index in [indices] if np.ndim(indices) == 0 else list(indices):
         number: Any = names.index(index) if isinstance(index, str) and index in names else index
+        if isinstance(number, bool | np.bool_):  # a mask would pass for the indices 0 and 1
+            number = None
         try:
-            # A mask would pass for the indices 0 and 1.
-            number = operator.index(None if isinstance(number, bool | np.bool_) else number)
+            number = operator.index(number)
         except TypeError:
             got = f"got {index!r} ({type(index).__name__})"
             raise TypeError(f"{name} must be known integers, {got}; {remedy}") from None

@@ -100,7 +100,7 @@ class _Program:
 
 @lru_cache(_MOST_PROGRAMS)
 def _compiled(program: _Program) -> Callable[..., Any]:
-    found: Any = program.compile()
+    compiled: Any = program.compile()
     # What is kept holds no arrays and no Python functions of the caller.
     program.compile = None
-    return found
+    return compiled

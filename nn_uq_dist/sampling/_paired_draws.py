@@ -13,7 +13,7 @@ from jax import Array
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.pytree import positions, register_frozen
-from nn_uq_dist.basics.quadrature_nodes import sobol_points
+from nn_uq_dist.basics.quadrature_nodes import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.inputs.flat_network import flat_network
 from nn_uq_dist.sampling._monte_carlo import as_counts, in_batches, threefry, warn_nonfinite
@@ -182,6 +182,11 @@ def paired_draws(
         if not checks.is_concrete(key):
             raise TypeError("key must be known for points='sobol', got a traced one; leave jit")
         dimension = linearization.num_coordinates
+        if dimension > MAXIMUM_DIMENSION:
+            raise ValueError(
+                f"points must be 'random' for more than {MAXIMUM_DIMENSION} random variables, got "
+                f"{dimension} and points='sobol'; pass points='random'"
+            )
         cube = sobol_points(key, num_samples, randomizations, dimension)
         cube = cube.astype(linearization.input.dtype)
     distribution = linearization.input

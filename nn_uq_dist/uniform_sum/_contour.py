@@ -15,7 +15,7 @@ Probability 12, 1980, for the pole).
 
 The only errors of the midpoint rule with step ``h`` are aliases at multiples of ``L = 2 pi/h``
 (Poisson summation): on the right they vanish, on the left ``I_m`` is a polynomial whose alternating
-sum has a closed form (`_polynomials`).
+sum has a closed form (`_uniform_sum`).
 """
 
 from typing import NamedTuple
@@ -288,9 +288,8 @@ def solve_tilt(
     lowest = lax.rsqrt(4.0 * distribution.moments()[0])
     inverse_variance = 4.0 * lowest * lowest
     start = jnp.maximum(_initial_tilt(order, y, distance, distribution, inverse_variance), lowest)
-    State = tuple[Array, Array]
 
-    def step(state: State) -> State:
+    def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
         # One array, and so one kernel, for the numbers of all steps.
         tilt, _, left, right, count = state[1]
         at_tilt, spread = tilted_moments(order, distribution, tilt)

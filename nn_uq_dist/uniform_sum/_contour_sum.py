@@ -27,7 +27,6 @@ from nn_uq_dist.uniform_sum._contour import (
     log_scale,
     power_of,
 )
-from nn_uq_dist.uniform_sum._polynomials import alias_corrections, relative_correction
 from nn_uq_dist.uniform_sum._uniform_component import (
     TiltedComponent,
     excess_coth,
@@ -36,7 +35,13 @@ from nn_uq_dist.uniform_sum._uniform_component import (
     square_and_product,
     tilted_component,
 )
-from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum, tolerances_of
+from nn_uq_dist.uniform_sum._uniform_sum import (
+    ROWS_PER_GROUP,
+    UniformSum,
+    alias_corrections,
+    relative_correction,
+    tolerances_of,
+)
 
 
 class Slopes(NamedTuple):
@@ -246,9 +251,7 @@ def contour_sum(
         of_weights = jnp.zeros((len(distribution.weights), *nothing.shape), nothing.dtype)
         slopes = Slopes(nothing, nothing, of_weights)
 
-    State = tuple[Array, Array, Array, Slopes | None]
-
-    def add_chunk(state: State) -> State:
+    def add_chunk(state: tuple[Any, ...]) -> tuple[Any, ...]:
         chunk, _, total, slopes = state
         nodes = nodes_of_chunk(contour, chunk, size)
         density = integrand(shift, distribution, excess, contour, nodes)

@@ -7,7 +7,7 @@ and a difficult distribution delays only its own chunk.
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -97,14 +97,14 @@ def evaluate_each_point(
         ends = 2.0 * (jnp.sum(scaled.weights, axis=0) + root * scaled.normal_scale)
         point = jnp.minimum(point, ends)
     distance = distance_from_edge(point, scaled.weights)
-    at = order, point, distance, scaled
+    problem = order, point, distance, scaled
     if scaled.normal_scale is None and len(scaled.weights) <= MOST_CONDITIONED:
-        leaves, done = whole(*at, derivatives), jnp.ones(y.shape, bool)
+        leaves, done = whole(*problem, derivatives), jnp.ones(y.shape, bool)
         rows = Rows(scaled, leaves, derivatives).zeros(order)
         leaves, rows = conditioned(order, leaves, rows, scaled, done, derivatives, on_all=True)
         sums = _Sums(jnp.zeros(order.shape, y.dtype), rows)
     else:
-        sums, leaves, done = _integrals(*at, active, derivatives, conditioning)
+        sums, leaves, done = _integrals(*problem, active, derivatives, conditioning)
     value = sums.rows[0]
     is_zero = value <= 0  # not where a sum is NaN
     if scaled.normal_scale is None:
@@ -150,7 +150,6 @@ def _integrals(
     The plain integral is the first pass of a loop; the leaves of points for which it does not
     converge are the others. One program of the integral serves all.
     """
-    at = order, y, distance, distribution
 
     def add_leaf(
         index: Array, used: Array, is_last: Array, leaves: Leaves, sums: _Sums
@@ -184,15 +183,14 @@ def _integrals(
         total = sums.rows * jnp.exp(sums.unit - safe) + added
         return _Sums(unit, jnp.where(kept, total, sums.rows)), tail.converged
 
-    leaves = whole(*at, derivatives)
+    leaves = whole(order, y, distance, distribution, derivatives)
     nothing = Rows(distribution, leaves, derivatives).zeros(order)
     sums = _Sums(jnp.full(order.shape, -jnp.inf, y.dtype), nothing)
     if not conditioning:
         sums, converged = add_leaf(jnp.asarray(0), active, jnp.asarray(False), leaves, sums)
         return sums, leaves, converged
-    State = tuple[Array, Array, Array, Array, Leaves, _Sums]
 
-    def one_pass(state: State) -> State:
+    def one_pass(state: tuple[Any, ...]) -> tuple[Any, ...]:
         _, index, used, is_tree, leaves, sums = state
         sums, converged = add_leaf(index, used, is_tree, leaves, sums)
         used = used & jnp.where(is_tree, index + 1 < 1 << leaves.number, ~converged)
@@ -236,19 +234,17 @@ def evaluate_in_chunks(
         Number of leading points that matter; later chunks cost nothing. Default: all.
     """
 
-    def chunk(y: Array, rows: Array, scale: Array | None, active: Array) -> Values:
-        own = distribution._replace(weights=rows.T, normal_scale=scale)
+    def chunk(y: Array, rows: Array, scale: Array | None, active: Array) -> list[Array]:
+        some = distribution._replace(weights=rows.T, normal_scale=scale)
         values = evaluate_each_point(
-            orders, y, own, active, derivatives=derivatives, conditioning=conditioning
+            orders, y, some, active, derivatives=derivatives, conditioning=conditioning
         )
-        by_point: Values = jax.tree.map(lambda part: jnp.moveaxis(part, -1, 0), values)
-        return by_point
+        return [jnp.moveaxis(part, -1, 0) for part in values]
 
     count = len(y)
     active = jnp.ones(count, bool) if num_points is None else jnp.arange(count) < num_points
     # Weights come as a transpose. XLA takes back a transpose of it that is outside of the loop.
     parts = y, distribution.weights.T, distribution.normal_scale, active
     size = chunk_size(*(CHUNK if num_points is None else _PADDED_CHUNK))
-    found = in_chunks(chunk, *parts, size=size, num_rows=num_points)
-    joined: Values = jax.tree.map(lambda part: jnp.moveaxis(part, 0, -1), found)
-    return joined
+    by_point = in_chunks(chunk, *parts, size=size, num_rows=num_points)
+    return Values(*[jnp.moveaxis(part, 0, -1) for part in by_point])

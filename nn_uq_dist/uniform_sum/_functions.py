@@ -64,7 +64,7 @@ class Arguments(NamedTuple):
 
 
 def _prepared(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None) -> Arguments:
-    weights = weights if hasattr(weights, "dtype") else np.asarray(weights)
+    weights = weights if hasattr(weights, "dtype") else jnp.asarray(weights)
     originals = (x, weights) if normal_scale is None else (x, weights, normal_scale)
     dtype = at_least_single(*originals)
     xp: Any = np if runs_in_numpy(originals) else jnp
@@ -152,11 +152,6 @@ def logpdf_and_logsf(
     """`logpdf` and `logsf` at once, for little more than the cost of one.
 
     Parameters as in `logpdf`. The integrands differ by the factor ``1/z`` only.
-
-    Returns
-    -------
-    tuple of Array, shape (...)
-        Log density and log survival.
 
     Examples
     --------
@@ -273,11 +268,6 @@ def normal_score_and_logpdf(
 
     Parameters as in `logpdf`. The density of a copula needs both.
 
-    Returns
-    -------
-    tuple of Array, shape (...)
-        Normal score and log density.
-
     Examples
     --------
     >>> from nn_uq_dist import uniform_sum
@@ -312,16 +302,7 @@ def from_normal_score(
 def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     r"""Differential entropy ``-E[log p(X)]`` in nats.
 
-    Parameters
-    ----------
-    weights : array_like, shape (..., n)
-        Weights of the uniforms on [-1, 1].
-    normal_scale : array_like, shape (...), optional
-        Standard deviation of the normal part.
-
-    Returns
-    -------
-    Array, shape (...)
+    With ``weights`` and ``normal_scale`` as in `logpdf`; of the shape of their batch.
 
     Notes
     -----

@@ -308,7 +308,8 @@ def _concrete(
         conditioning=conditioning,
         num_points=np.int_(num_points),
     )
-    values: Any = Values(*[np.array(np.asarray(part)[..., :num_points]) for part in results])
+    kept: Any = [np.array(np.asarray(part)[..., :num_points]) for part in results]
+    values = Values(*kept)
     values = values._replace(gradient=values.gradient[: len(values.gradient) - rows + count])
     hard = ~values.done
     if hard.any():  # not if there was conditioning

@@ -378,7 +378,7 @@ def test_derivatives_of_scores_of_mixtures(name):
     np.testing.assert_allclose(by_value, 1 / slope, rtol=1e-9)
     expected = (parts[0].cdf(value) - parts[1].cdf(value)) / scipy.stats.norm.pdf(z)
     np.testing.assert_allclose(by_share, expected, rtol=1e-9)
-    with pytest.raises(NotImplementedError, match="not in the parameters of the mixture;"):
+    with pytest.raises(NotImplementedError, match="not in the parameters of the distribution;"):
         jax.grad(lambda p: from_normal_score(make(p), z))(share)
 
 
