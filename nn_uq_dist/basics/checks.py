@@ -64,19 +64,18 @@ def in_type(value: Any, dtype: Any) -> Any:
     return value
 
 
-def float_dtype(*values: object) -> jnp.dtype:
-    """Return the dtype that JAX promotion gives to `values`, at least JAX's default float."""
+def float_dtype(*values: object, least_bits: int = 0) -> jnp.dtype:
+    """Return the dtype that JAX promotion gives to `values`; JAX's default float for integers."""
     # Integers change no type of floats. Strict promotion would refuse them.
     floats = [value for value in values if jnp.issubdtype(jnp.result_type(value), jnp.floating)]
     # The parts are then converted, which strict promotion allows.
     with jax.numpy_dtype_promotion("standard"):
-        return jnp.result_type(*floats or [float])
+        dtype = jnp.result_type(*floats or [float])
+    return dtype if jnp.finfo(dtype).bits >= least_bits else jnp.dtype(jnp.float32)
 
 
-def at_least_single(*values: object) -> jnp.dtype:
-    """`float_dtype`, or single precision; `jnp.promote_types` fails if promotion is strict."""
-    dtype = float_dtype(*values)
-    return dtype if jnp.finfo(dtype).bits >= 32 else jnp.dtype(jnp.float32)
+# The type, or single precision instead of half.
+at_least_single = functools.partial(float_dtype, least_bits=32)
 
 
 def rounded(name: str, value: ArrayLike, dtype: Any) -> np.ndarray:

@@ -77,7 +77,7 @@ def one_program[T](function: Callable[..., T], *, in_own_type: bool = False) -> 
     @wraps(function)
     def evaluate(*trees: Any) -> Any:
         leaves = jax.tree.leaves(trees)
-        if namespace(*leaves) is np:
+        if not [leaf for leaf in leaves if not isinstance(leaf, np.ndarray | np.generic)]:
             return function(*trees)
         if not runs_in_numpy(leaves) or sum(map(np.size, leaves)) > _MOST_NUMBERS:
             return _compiled(function, *trees)

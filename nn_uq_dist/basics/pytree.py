@@ -32,7 +32,8 @@ def register_frozen[T](cls: type[T]) -> type[T]:
     keys = [jax.tree_util.GetAttrKey(name.removeprefix("_")) for name in names]
 
     def flatten(instance: T) -> tuple[list[Any], tuple[Any, ...]]:
-        children = [in_order(getattr(instance, name)) for name in names]
+        children = [getattr(instance, name) for name in names]
+        children = [part if isinstance(part, jax.Array) else in_order(part) for part in children]
         return children, tuple([getattr(instance, name) for name in static])
 
     def flatten_with_keys(instance: T) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:

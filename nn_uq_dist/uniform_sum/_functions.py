@@ -19,7 +19,7 @@ from nn_uq_dist.basics.concrete import as_results, nan_unless, runs_in_numpy, wi
 from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
 from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.uniform_sum._each_point import BOTH, DENSITY, SURVIVAL, Orders
-from nn_uq_dist.uniform_sum.points import evaluate, magnitude
+from nn_uq_dist.uniform_sum.points import evaluate
 from nn_uq_dist.uniform_sum.quantiles import (
     at_most_half,
     corners,
@@ -295,8 +295,10 @@ def from_normal_score(
     0.9
     """
     a = _prepared(z, weights, normal_scale)
-    x = value_at_score(magnitude(a.x), a.weights, a.normal_scale)
-    return a.results(namespace(a.x).where(a.x < 0, -x, x))
+    xp = namespace(a.x)
+    # Unlike that of ``abs``, the derivative at zero is one.
+    x = value_at_score(xp.where(a.x < 0, -a.x, a.x), a.weights, a.normal_scale)
+    return a.results(xp.where(a.x < 0, -x, x))
 
 
 def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:

@@ -83,7 +83,7 @@ def evaluate(orders: Orders, x: Any, weights: Any, normal_scale: Any) -> Any:
         lead = np.broadcast_shapes(lead, normal_scale.shape)
     shape = np.broadcast_shapes(x.shape, lead)
     lead = (1,) * (len(shape) - len(lead)) + lead
-    y = xp.broadcast_to(magnitude(x), shape)
+    y = xp.broadcast_to(np.abs(x) if xp is np else _magnitude(x), shape)
     if xp is np and normal_scale is not None and not weights.any():
         return _of_normals(orders, y, normal_scale)
     shared = [axis for axis, size in enumerate(lead) if size < shape[axis]]
@@ -103,14 +103,10 @@ def evaluate(orders: Orders, x: Any, weights: Any, normal_scale: Any) -> Any:
     return values.transpose(0, *[1 + place for place in np.argsort(axes)])
 
 
-def magnitude(x: Any) -> Any:
-    """``|x|``, with derivative one at zero."""
-    return np.abs(x) if namespace(x) is np else _magnitude(x)
-
-
 # One program, so that an eager derivative does not compile each operation separately.
 @jax.jit
 def _magnitude(x: Array) -> Array:
+    """``|x|``, with derivative one at zero."""
     return jnp.where(x < 0, -x, x)
 
 
