@@ -55,7 +55,7 @@ def as_numeric(name: str, value: ArrayLike) -> ArrayLike:
 
 
 def in_type(value: Any, dtype: Any) -> Any:
-    """Return Python's numbers, and lists of them, in this type; all else has a type of its own."""
+    """Convert Python numbers, and lists of them, to this type; arrays keep their own."""
     leaves = jax.tree.leaves(value) if isinstance(value, list | tuple) else [value]
     if leaves and {type(leaf) for leaf in leaves} <= {bool, int, float}:
         # A ragged list stays a list, which `as_numeric` rejects with the name of the argument.
@@ -107,7 +107,7 @@ def require_finite(
 
     `axes` returns names of the entries along the last axes.
     """
-    refuse(name, value, lambda numbers: ~np.isfinite(numbers), "be finite", remedy, axes)
+    refuse(name, value, np.isfinite, "be finite", remedy, axes)
 
 
 def as_finite(name: str, value: ArrayLike) -> ArrayLike:
@@ -156,17 +156,17 @@ def require_in_range(name: str, value: object, dtype: Any) -> None:
     """Raise ``ValueError`` if known finite numbers are infinite in this type."""
     most = float(jnp.finfo(dtype).max)
 
-    def overflows(numbers: np.ndarray) -> np.ndarray:
+    def fits(numbers: np.ndarray) -> Any:
         size = np.abs(numbers.astype(np.float64))
-        return (size > most) & (size < np.inf)
+        return ~(size > most) | (size == np.inf)
 
     expected = f"be at most {most:.2g} in size, as {dtype} numbers are"
-    refuse(name, value, overflows, expected, f"change units, or {USE_FLOAT64}")
+    refuse(name, value, fits, expected, f"change units, or {USE_FLOAT64}")
 
 
 def require_nonnegative(name: str, value: object, remedy: str) -> None:
     """Raise ``ValueError`` if concrete `value` holds a negative entry."""
-    refuse(name, value, lambda numbers: numbers < 0, "not be negative", remedy)
+    refuse(name, value, lambda numbers: ~(numbers < 0), "not be negative", remedy)
 
 
 def require_probabilities(name: str, value: ArrayLike) -> None:
@@ -174,7 +174,7 @@ def require_probabilities(name: str, value: ArrayLike) -> None:
     refuse(
         name,
         as_numeric(name, value),
-        lambda numbers: (numbers < 0) | (numbers > 1),
+        lambda numbers: ~((numbers < 0) | (numbers > 1)),
         "be probabilities in [0, 1]",
         "pass fractions such as 0.95, not percentages",
     )
@@ -183,7 +183,7 @@ def require_probabilities(name: str, value: ArrayLike) -> None:
 def refuse(
     name: str,
     value: object,
-    is_wrong: Callable[[np.ndarray], np.ndarray],
+    is_right: Callable[[np.ndarray], Any],
     expected: str,
     remedy: str,
     axes: Callable[[], tuple[Sequence[str], ...]] = tuple,
@@ -194,30 +194,29 @@ def refuse(
     ----------
     name, value
         The argument; a traced one is let through.
-    is_wrong
+    is_right
         Maps its numbers to a mask.
     expected, remedy
         What follows "must" in the message, and what it ends with.
     axes
         Returns names of the entries along the last axes.
     """
-    if is_concrete(value):
-        numbers = np.asarray(value)
-        wrong = is_wrong(numbers)
-        if wrong.any():
-            # A single number needs no index.
-            place = f" at index {first_index(wrong)}" if wrong.ndim else ""
-            if named := axes():
-                index = first_index(wrong)[-len(named) :]
-                place += f" ({', '.join(names[i] for names, i in zip(named, index, strict=True))})"
-            raise ValueError(
-                f"{name} must {expected}, got {numbers[wrong].ravel()[0]}{place}; {remedy}"
-            )
+    if isinstance(value, jax.core.Tracer):
+        return
+    numbers = np.asarray(value)
+    right = is_right(numbers)
+    if not np.all(right):
+        index = first_index(~right)
+        place = f" at index {index}" if index else ""  # a single number needs none
+        if named := axes():
+            last = zip(named, index[-len(named) :], strict=True)
+            place += f" ({', '.join([names[i] for names, i in last])})"
+        raise ValueError(f"{name} must {expected}, got {numbers[index]}{place}; {remedy}")
 
 
 def first_index(mask: np.ndarray) -> tuple[int, ...]:
     """Return the index of the first true entry of `mask` as a tuple of Python integers."""
-    return tuple(int(i) for i in np.argwhere(mask)[0])
+    return tuple(np.argwhere(mask)[0].tolist())
 
 
 def broadcast_shapes(expected: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:

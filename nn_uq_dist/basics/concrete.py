@@ -140,7 +140,10 @@ def fewest_columns(columns: Array | None) -> Any:
 
 
 def nan_unless(valid: Any, values: Any) -> Any:
-    """The values, NaN where not valid, with the derivative NaN; that of a selected NaN is zero."""
+    """Values that are NaN where they are not valid, as their derivatives are.
+
+    Of a selected NaN the derivative would be zero.
+    """
     xp = namespace(values)
     return values * xp.where(valid, values.dtype.type(1), xp.nan)
 
@@ -160,7 +163,7 @@ def _marked(values: Array) -> Any:
 
 
 def known_arrays(tree: Any) -> Any:
-    """NumPy's arrays of what a network gives that runs now.
+    """Results of a network as NumPy arrays.
 
     Raises
     ------

@@ -123,7 +123,7 @@ def _has_support(mixture: Any) -> bool:
 
 
 def _scores_of(distribution: Any) -> Any:
-    """Those of its family; None for a subclass with a distribution function of its own."""
+    """Scores of the family; None for a subclass with a distribution function of its own."""
     kinds: tuple[Any, ...] = type(distribution).__mro__
     for kind in kinds:
         if kind in _FAMILIES and type(distribution).cdf is kind.cdf:
@@ -141,14 +141,14 @@ class Mixture(SolvedQuantiles):
 
     @classmethod
     def of(cls, mixture: Any) -> "Mixture":
-        """That of one of NumPyro."""
+        """The mixture of a NumPyro distribution."""
         several = getattr(mixture, "component_distributions", None)
         components = mixture.component_distribution if several is None else tuple(several)
         return cls(jax.nn.log_softmax(mixture.mixing_distribution.logits), components)
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """The distributions."""
+        """The components, one with several entries or several distributions."""
         return self.components if isinstance(self.components, tuple) else (self.components,)
 
     def normal_score(self, x: Array) -> Array:
@@ -178,7 +178,7 @@ class Mixture(SolvedQuantiles):
         return logsumexp(self.log_shares + self.of_each(log_density, x), axis=-1)
 
     def of_each(self, function: Callable[[Any, Array], Array], x: Array) -> Array:
-        """What a function makes of each component and a value, along the last axis."""
+        """Values of a function of each component and ``x``, along a new last axis."""
         if not isinstance(self.components, tuple):
             return function(self.components, x[..., None])
         return jnp.stack(jnp.broadcast_arrays(*(function(p, x) for p in self.parts)), axis=-1)
@@ -357,7 +357,7 @@ MIXTURES = dist.MixtureSameFamily | dist.MixtureGeneral
 def _by_functions(
     score: Callable[[Any, Array], Array], value: Callable[[Any, Array], Array]
 ) -> Callable[[Any], Scores]:
-    """A family by functions of the distribution, too."""
+    """A family whose two functions take the distribution first."""
     return lambda distribution: Scores(partial(score, distribution), partial(value, distribution))
 
 

@@ -34,6 +34,8 @@ from nn_uq_dist.uniform_sum._uniform_component import (
 from nn_uq_dist.uniform_sum._uniform_sum import UniformSum, tolerances_of
 
 _MOST_NEWTON_STEPS = 60
+# Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted distribution.
+_TILT_TOLERANCE = 0.3
 
 
 class Contour(NamedTuple):
@@ -142,7 +144,7 @@ def contour_at(
     inverse = lax.rsqrt(variance)
     deviation = variance * inverse
     rate = 1.0 / tilt
-    ahead = order[-1].astype(tilt.dtype) * rate + tolerances.tilt_tolerance * deviation
+    ahead = order[-1].astype(tilt.dtype) * rate + _TILT_TOLERANCE * deviation
     slowest = 0.45 * jnp.max(weights, axis=0, initial=0.0)
     rate = jnp.where(order[-1] == 0, jnp.minimum(rate, slowest), rate)
     tail = (2.0 * exponent) ** 0.5
@@ -282,7 +284,6 @@ def solve_tilt(
     weights, safeguarded by a bracket. ``W - K'`` is convex and decreasing, so a plain Newton step
     from the left of the root never overshoots; this is the fallback.
     """
-    tolerance = tolerances_of(y.dtype).tilt_tolerance
     order = order.astype(y.dtype)
     # The tilt stays away from zero, where the pole is and coth(w t) is infinite.
     lowest = lax.rsqrt(4.0 * distribution.moments()[0])
@@ -302,7 +303,7 @@ def solve_tilt(
         inside = (proposal > left) & (proposal < right)
         middle = jnp.where(jnp.isinf(right), 2.0 * tilt, jnp.sqrt(left * right))
         proposal = jnp.maximum(jnp.where(inside, proposal, middle), lowest)
-        near = excess * excess < tolerance * tolerance * spread
+        near = excess * excess < _TILT_TOLERANCE**2 * spread
         done = near | ((excess < 0) & (tilt <= lowest))
         tilt = jnp.where(done, tilt, proposal)
         more = any_point(active & ~done & (count < _MOST_NEWTON_STEPS))

@@ -206,7 +206,9 @@ def square_and_product(angle: Array) -> tuple[Array, Array]:
 
 
 def square_product_and_deficits(angle: Array, inverse: Array) -> tuple[Array, Array, Array, Array]:
-    """Those, ``1 - sin(v)^2/v^2`` and ``(v - sin(v) cos(v))/v^2``, exact for small ``v >= 0``.
+    """`square_and_product`, ``1 - sin(v)^2/v^2`` and ``(v - sin(v) cos(v))/v^2`` for ``v >= 0``.
+
+    All are exact to rounding for small ``v``.
 
     ``inverse`` is ``1/v``, which callers can compute without a division at each node.
     """

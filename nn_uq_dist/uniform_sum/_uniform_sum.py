@@ -219,8 +219,6 @@ class Tolerances(NamedTuple):
     ----------
     alias_exponent
         Aliases of the trapezoidal rule are at most about ``exp(-alias_exponent)``.
-    nodes_per_chunk
-        Nodes that are evaluated at a time.
     target, seen, unseen
         Nodes are added until the bound on all later terms falls below ``target``; or below
         ``unseen``, if the integrand at the last two nodes is below ``seen``. The bound replaces all
@@ -237,12 +235,9 @@ class Tolerances(NamedTuple):
         of that distribution.
     line_end
         Lines end at about this fraction of the width from the edge.
-    tilt_tolerance
-        Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted distribution.
     """
 
     alias_exponent: float
-    nodes_per_chunk: int
     target: float
     seen: float
     unseen: float
@@ -253,12 +248,11 @@ class Tolerances(NamedTuple):
     more_nodes: int
     line_reach: float
     line_end: float
-    tilt_tolerance: float
 
 
 _TOLERANCES = {
-    "float32": Tolerances(17.0, 8, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 3, 1.25, 1e-4, 0.3),
-    "float64": Tolerances(31.0, 8, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 6, 2.5, 1e-7, 0.3),
+    "float32": Tolerances(17.0, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 3, 1.25, 1e-4),
+    "float64": Tolerances(31.0, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 6, 2.5, 1e-7),
 }
 
 

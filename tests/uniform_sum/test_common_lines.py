@@ -51,18 +51,6 @@ def test_values_match_mpmath(name, normal_scale, precision):
     assert error.max() < max(len(weights) * np.finfo(precision).eps, 1e-12)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("x64")
-def test_traced_and_known_numbers_agree():
-    weights = distribution_of("few_large", float) * np.array([[1.0], [3.0]])
-    y = np.array([[0.1, 5.0], [2.0, 40.0], [-1.0, 200.0]])  # the last one beyond the support
-    known, traced = lc.logpdf(y, weights), jit(lc.logpdf)(y, weights)
-    mapped = jit(jax.vmap(lc.logpdf, in_axes=(1, 0), out_axes=1))(y, weights)
-    np.testing.assert_allclose(traced, known, rtol=1e-12)
-    np.testing.assert_allclose(mapped, known, rtol=1e-12)
-    assert np.isneginf(known).tolist() == [[False, False], [False, False], [False, True]]
-
-
 # Twelve and thirty weights: lines with many nodes, and with few.
 FEW = {
     "twelve": np.repeat([1.0, -0.5, 0.25], 4),
