@@ -352,7 +352,8 @@ def as_index(output: int | str | None, num_outputs: int, names: Sequence[str] = 
     """Return the index of one output, checked as by `as_indices`; None is the only one."""
     if output is None and num_outputs > 1:
         which = f"one of {', '.join(names)}" if names else f"from 0 to {num_outputs - 1}"
-        raise ValueError(f"output must be {which}, got None; pass output=0 or so")
+        example = names[0] if names else 0
+        raise ValueError(f"output must be {which}, got None; pass output={example!r} or so")
     positions = as_indices(0 if output is None else output, num_outputs, "output", names)
     if len(positions) > 1:
         raise ValueError(f"output must be one output, got {len(positions)}; call it for each")
