@@ -1,4 +1,4 @@
-"""Standard distributions with known distribution functions, whose quantiles are solved for.
+"""Distributions whose quantiles are solved for: standard ones with known distribution functions.
 
 They have derivatives in values and scores; in the parameters differentiation raises an error.
 """
@@ -27,8 +27,8 @@ type Pair = tuple[Array, Array]
 
 _fixed = refused(
     "quantiles that are solved for have derivatives in their normal score, not in the parameters "
-    "of the distribution; keep the degrees of freedom of StudentT and the concentrations of Gamma "
-    "and Beta known, or take a family with a quantile function of its own, such as LogNormal"
+    "of the distribution; keep the degrees of freedom of StudentT, the concentrations of Gamma and "
+    "Beta, and mixtures known, or take a family with a quantile function, such as LogNormal"
 )
 
 
@@ -45,6 +45,34 @@ _NEAR = 0.05
 class SolvedQuantiles(abc.ABC):
     """A pytree whose arrays broadcast against its values."""
 
+    @abc.abstractmethod
+    def log_prob(self, x: Array) -> Array:
+        """Log density."""
+
+    @abc.abstractmethod
+    def solved(self, z: Array) -> Array:
+        """Value with this normal score, without derivatives."""
+
+    def from_normal_score(self, z: Array) -> Array:
+        """Value with this normal score."""
+        return _quantile(_fixed(self), z)
+
+
+@jax.custom_jvp
+def _quantile(distribution: SolvedQuantiles, z: Array) -> Array:
+    return distribution.solved(z)
+
+
+@_quantile.defjvp
+def _quantile_tangent(primals: tuple[Any, Array], tangents: tuple[Any, Array]) -> Pair:
+    distribution, z = primals
+    x = _quantile(distribution, z)
+    return x, jnp.exp(log_normal_density(z) - distribution.log_prob(x)) * tangents[1]
+
+
+class ByTails(SolvedQuantiles):
+    """A distribution by its tail probabilities."""
+
     support: Any  # NumPyro's constraint
 
     @abc.abstractmethod
@@ -56,10 +84,6 @@ class SolvedQuantiles(abc.ABC):
         return _NOWHERE
 
     @abc.abstractmethod
-    def log_prob(self, x: Array) -> Array:
-        """Log density."""
-
-    @abc.abstractmethod
     def guess(self, z: Array) -> Array:
         """Where to begin the search for the value at a score, in the coordinate of `_placed`."""
 
@@ -67,14 +91,33 @@ class SolvedQuantiles(abc.ABC):
         """Normal score, from the smaller tail; not beyond that of the smallest probability."""
         return _score(_fixed(self), value)
 
-    def from_normal_score(self, z: Array) -> Array:
-        """Value with this normal score."""
-        return _quantile(_fixed(self), z)
+    def solved(self, z: Array) -> Array:
+        """Solve ``F(x) = Phi(z)`` by Newton steps inside of a bracket, in the tail of ``z``."""
+        dtype = jnp.result_type(z, *jax.tree.leaves(self))
+        limits = jnp.finfo(dtype)
+        farthest = special.ndtri(jnp.asarray(limits.tiny, dtype)) / (1 + limits.eps)
+        z = jnp.clip(z.astype(dtype), farthest, -farthest)
+        guess = self.guess(z)
+        z = jnp.broadcast_to(z, guess.shape)
+        is_upper = z > 0
+
+        def score_and_log_density(t: Array) -> Pair:
+            x, log_slope = _placed(self, t)
+            lower, upper = self.tails(x)
+            score = special.ndtri(jnp.where(is_upper, upper, lower))
+            score = jnp.where(*self.expanded(x), jnp.where(is_upper, -score, score))
+            return score, self.log_prob(x) + log_slope
+
+        # Beyond, values over- or underflow.
+        end = jnp.full(z.shape, math.log(limits.max), dtype)
+        start = jnp.clip(guess, -end, end).astype(dtype)
+        root = quantile_at_score(z, start, -end, end, score_and_log_density)
+        return _placed(self, root)[0]
 
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class Gamma(SolvedQuantiles):
+class Gamma(ByTails):
     """The gamma distribution of rate 1."""
 
     concentration: Any
@@ -99,9 +142,9 @@ class Gamma(SolvedQuantiles):
 
     def log_prob(self, x: Array) -> Array:
         a = self.concentration
-        found = special.xlogy(a - 1, x) - x - special.gammaln(a)
+        exact = special.xlogy(a - 1, x) - x - special.gammaln(a)
         of_large = -_deviance(a, x - a) - jnp.log(x) + jnp.log(a / (2 * math.pi)) / 2 - 1 / (12 * a)
-        return jnp.where(_is_large(_LARGE, x, a), of_large, found)
+        return jnp.where(_is_large(_LARGE, x, a), of_large, exact)
 
     def guess(self, z: Array) -> Array:
         """Cube of a normal variable (E. B. Wilson and M. M. Hilferty 1931), or a lower bound."""
@@ -113,7 +156,7 @@ class Gamma(SolvedQuantiles):
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class Beta(SolvedQuantiles):
+class Beta(ByTails):
     """A beta distribution whose arrays are its two parameters alone, one for each entry."""
 
     concentration1: Any
@@ -162,10 +205,10 @@ class Beta(SolvedQuantiles):
 
     def log_prob(self, x: Array) -> Array:
         a, b = self.concentration1, self.concentration0
-        found = special.xlogy(a - 1, x) + special.xlog1py(b - 1, -x) - special.betaln(a, b)
+        exact = special.xlogy(a - 1, x) + special.xlog1py(b - 1, -x) - special.betaln(a, b)
         root = jnp.log(a / (a + b) * b / (2 * math.pi)) / 2 - jnp.log(x) - jnp.log1p(-x)
         of_large = root - self._deviance(x) - (1 / a + 1 / b - 1 / (a + b)) / 12
-        return jnp.where(self._is_large(x), of_large, found)
+        return jnp.where(self._is_large(x), of_large, exact)
 
     def guess(self, z: Array) -> Array:
         """Bounds of the logit: of powers at one end each, which hold between them in the middle."""
@@ -178,7 +221,7 @@ class Beta(SolvedQuantiles):
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class Student(SolvedQuantiles):
+class Student(ByTails):
     """Student's distribution about zero, in units of the root of its degrees of freedom."""
 
     df: Any
@@ -190,13 +233,11 @@ class Student(SolvedQuantiles):
         half, square = df / 2, t**2
         is_near = square * df < 1
         share = jnp.where(is_near, square, 1) / (1 + square)
-        found = (
-            special.betainc(jnp.where(is_near, 0.5, half), jnp.where(is_near, half, 0.5), share) / 2
-        )
+        tail = special.betainc(jnp.where(is_near, 0.5, half), jnp.where(is_near, half, 0.5), share)
         # A power of the value far out, where its square may overflow.
         is_far, log_size = self._far(x)
         power = jnp.exp(-self.df * log_size - special.betaln(self.df / 2, 0.5)) / self.df
-        small = jnp.where(is_far, power, jnp.where(is_near, 0.5 - found, found))
+        small = jnp.where(is_far, power, jnp.where(is_near, 0.5 - tail / 2, tail / 2))
         return jnp.where(t < 0, small, 1 - small), jnp.where(t < 0, 1 - small, small)
 
     def expanded(self, x: Array) -> Pair:
@@ -226,7 +267,7 @@ class Student(SolvedQuantiles):
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class ByDistributionFunction(SolvedQuantiles):
+class ByDistributionFunction(ByTails):
     """A distribution of NumPyro with ``cdf``, whose upper tail is what is left of it."""
 
     distribution: Any
@@ -240,8 +281,7 @@ class ByDistributionFunction(SolvedQuantiles):
         return lower, 1 - lower
 
     def log_prob(self, x: Array) -> Array:
-        found: Array = self.distribution.log_prob(x)
-        return found
+        return jnp.asarray(self.distribution.log_prob(x))
 
     def guess(self, z: Array) -> Array:
         # Of parameters with axes of their own, the shapes do not tell that of the values.
@@ -281,12 +321,11 @@ def _score_at(exponent: Array, standardized: Array, limit: Array) -> Array:
     is_near = jnp.abs(root) < _NEAR
     safe = jnp.where(is_near, 1, root)
     ratio = jnp.where(is_near, 1, standardized / safe)
-    found: Array = root + jnp.where(is_near, limit, jnp.log(ratio) / safe)
-    return found
+    return root + jnp.where(is_near, limit, jnp.log(ratio) / safe)
 
 
 @jax.custom_jvp
-def _score(distribution: SolvedQuantiles, x: Array) -> Array:
+def _score(distribution: ByTails, x: Array) -> Array:
     lower, upper = distribution.tails(x)
     tiny = jnp.finfo(jnp.result_type(lower)).tiny
     score = score_from_log_tails(*(jnp.log(jnp.maximum(p, tiny)) for p in (lower, upper)))
@@ -300,33 +339,7 @@ def _score_tangent(primals: tuple[Any, Array], tangents: tuple[Any, Array]) -> P
     return z, jnp.exp(distribution.log_prob(x) - log_normal_density(z)) * tangents[1]
 
 
-@jax.custom_jvp
-def _quantile(distribution: SolvedQuantiles, z: Array) -> Array:
-    """Solve ``F(x) = Phi(z)`` by Newton steps inside of a bracket, in the tail of ``z``."""
-    leaves = jax.tree.leaves(distribution)
-    dtype = jnp.result_type(z, *leaves)
-    limits = jnp.finfo(dtype)
-    farthest = special.ndtri(jnp.asarray(limits.tiny, dtype)) / (1 + limits.eps)
-    z = jnp.clip(z.astype(dtype), farthest, -farthest)
-    guess = distribution.guess(z)
-    z = jnp.broadcast_to(z, guess.shape)
-    is_upper = z > 0
-
-    def score_and_log_density(t: Array) -> Pair:
-        x, log_slope = _placed(distribution, t)
-        lower, upper = distribution.tails(x)
-        score = special.ndtri(jnp.where(is_upper, upper, lower))
-        score = jnp.where(*distribution.expanded(x), jnp.where(is_upper, -score, score))
-        return score, distribution.log_prob(x) + log_slope
-
-    # Beyond, values over- or underflow.
-    end = jnp.full(z.shape, math.log(limits.max), dtype)
-    start = jnp.clip(guess, -end, end).astype(dtype)
-    found = quantile_at_score(z, start, -end, end, score_and_log_density)
-    return _placed(distribution, found)[0]
-
-
-def _placed(distribution: SolvedQuantiles, t: Array) -> Pair:
+def _placed(distribution: ByTails, t: Array) -> Pair:
     """Value at a coordinate on the real line, and the log of its slope there."""
     if distribution.support is dist.constraints.real:
         # Logarithmic far out on both sides: values of any size are some hundreds away.
@@ -334,10 +347,3 @@ def _placed(distribution: SolvedQuantiles, t: Array) -> Pair:
     to_support = dist.transforms.biject_to(distribution.support)
     x = to_support(t)
     return x, to_support.log_abs_det_jacobian(t, x)
-
-
-@_quantile.defjvp
-def _quantile_tangent(primals: tuple[Any, Array], tangents: tuple[Any, Array]) -> Pair:
-    distribution, z = primals
-    x = _quantile(distribution, z)
-    return x, jnp.exp(log_normal_density(z) - distribution.log_prob(x)) * tangents[1]

@@ -6,7 +6,6 @@ import importlib
 import operator
 import warnings
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,7 +31,7 @@ def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
 
 def is_concrete(*values: object) -> bool:
     """Return whether every array in `values` has known numbers and is not traced by JAX."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+    return not [leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, jax.core.Tracer)]
 
 
 def as_numeric(name: str, value: ArrayLike) -> ArrayLike:
@@ -42,58 +41,48 @@ def as_numeric(name: str, value: ArrayLike) -> ArrayLike:
     """
     if isinstance(value, bool | int | float):
         return value
+    expected = f"{name} must be an array of real numbers"
+    remedy = "pass an array of floats (integers are promoted), such as the leaves of a dict"
     if not isinstance(value, jax.Array | np.ndarray | np.generic):
         try:
             value = jnp.asarray(value)
         except (TypeError, ValueError) as error:
-            kind, remedy = type(value).__name__, "pass an array of floats (integers are promoted)"
-            if isinstance(value, dict):
-                remedy = "pass its numbers as one vector, in the order of jax.tree.leaves"
-            elif not isinstance(value, str):
-                kind += f" ({error})"
-            raise TypeError(
-                f"{name} must be an array of real numbers, got {kind}; {remedy}"
-            ) from error
-    dtype = value.dtype
-    is_real = any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
-    if not is_real:
-        raise TypeError(
-            f"{name} must be an array of real numbers, got dtype {dtype}; "
-            f"pass an array of floats (integers are promoted)"
-        )
+            raise TypeError(f"{expected}, got {type(value).__name__}; {remedy}") from error
+    kinds = jnp.floating, jnp.integer, jnp.bool_
+    if not [kind for kind in kinds if jnp.issubdtype(value.dtype, kind)]:
+        raise TypeError(f"{expected}, got dtype {value.dtype}; {remedy}")
     return value
 
 
 def in_type(value: Any, dtype: Any) -> Any:
-    """Return Python's numbers, and lists of them, in this type; all else has a type of its own."""
+    """Convert Python numbers, and lists of them, to this type; arrays keep their own."""
     leaves = jax.tree.leaves(value) if isinstance(value, list | tuple) else [value]
-    if leaves and all(type(leaf) in {bool, int, float} for leaf in leaves):
+    if leaves and {type(leaf) for leaf in leaves} <= {bool, int, float}:
         # A ragged list stays a list, which `as_numeric` rejects with the name of the argument.
         with contextlib.suppress(ValueError, TypeError):
             return np.asarray(value, dtype)
     return value
 
 
-def float_dtype(*values: object) -> jnp.dtype:
-    """Return the dtype that JAX promotion gives to `values`, at least JAX's default float."""
+def float_dtype(*values: object, least_bits: int = 0) -> jnp.dtype:
+    """Return the dtype that JAX promotion gives to `values`; JAX's default float for integers."""
     # Integers change no type of floats. Strict promotion would refuse them.
     floats = [value for value in values if jnp.issubdtype(jnp.result_type(value), jnp.floating)]
     # The parts are then converted, which strict promotion allows.
     with jax.numpy_dtype_promotion("standard"):
-        return jnp.result_type(*floats or [float])
+        dtype = jnp.result_type(*floats or [float])
+    return dtype if jnp.finfo(dtype).bits >= least_bits else jnp.dtype(jnp.float32)
 
 
-def at_least_single(*values: object) -> jnp.dtype:
-    """`float_dtype`, or single precision; `jnp.promote_types` fails if promotion is strict."""
-    dtype = float_dtype(*values)
-    return dtype if jnp.finfo(dtype).bits >= 32 else jnp.dtype(jnp.float32)
+# The type, or single precision instead of half.
+at_least_single = functools.partial(float_dtype, least_bits=32)
 
 
 def rounded(name: str, value: ArrayLike, dtype: Any) -> np.ndarray:
-    """Numbers of a user as outputs of this type hold them, in float64.
+    """Round numbers to a floating-point type, and return them in float64.
 
-    Outputs that end, or stay, at 0.1 are at the nearest number of their type, which may be above
-    0.1: compared with 0.1 in double precision, all of them would exceed it.
+    A limit of 0.1 is to be compared with outputs in single precision, where the number nearest to
+    0.1 lies above it: outputs that are 0.1 would all exceed the limit in double precision.
     """
     return np.asarray(as_numeric(name, value)).astype(dtype).astype(np.float64)
 
@@ -118,7 +107,7 @@ def require_finite(
 
     `axes` returns names of the entries along the last axes.
     """
-    _refuse(name, value, lambda numbers: ~np.isfinite(numbers), "be finite", remedy, axes)
+    refuse(name, value, np.isfinite, "be finite", remedy, axes)
 
 
 def as_finite(name: str, value: ArrayLike) -> ArrayLike:
@@ -167,56 +156,67 @@ def require_in_range(name: str, value: object, dtype: Any) -> None:
     """Raise ``ValueError`` if known finite numbers are infinite in this type."""
     most = float(jnp.finfo(dtype).max)
 
-    def overflows(numbers: np.ndarray) -> np.ndarray:
+    def fits(numbers: np.ndarray) -> Any:
         size = np.abs(numbers.astype(np.float64))
-        return (size > most) & (size < np.inf)
+        return ~(size > most) | (size == np.inf)
 
     expected = f"be at most {most:.2g} in size, as {dtype} numbers are"
-    _refuse(name, value, overflows, expected, f"change units, or {USE_FLOAT64}")
+    refuse(name, value, fits, expected, f"change units, or {USE_FLOAT64}")
 
 
 def require_nonnegative(name: str, value: object, remedy: str) -> None:
     """Raise ``ValueError`` if concrete `value` holds a negative entry."""
-    _refuse(name, value, lambda numbers: numbers < 0, "not be negative", remedy)
+    refuse(name, value, lambda numbers: ~(numbers < 0), "not be negative", remedy)
 
 
 def require_probabilities(name: str, value: ArrayLike) -> None:
     """Raise ``ValueError`` if concrete `value` holds a number outside of [0, 1]."""
-    _refuse(
+    refuse(
         name,
         as_numeric(name, value),
-        lambda numbers: (numbers < 0) | (numbers > 1),
+        lambda numbers: ~((numbers < 0) | (numbers > 1)),
         "be probabilities in [0, 1]",
         "pass fractions such as 0.95, not percentages",
     )
 
 
-def _refuse(
+def refuse(
     name: str,
     value: object,
-    is_wrong: Callable[[np.ndarray], np.ndarray],
+    is_right: Callable[[np.ndarray], Any],
     expected: str,
     remedy: str,
     axes: Callable[[], tuple[Sequence[str], ...]] = tuple,
 ) -> None:
-    """Raise ``ValueError`` that shows the first wrong entry of a concrete value."""
-    if is_concrete(value):
-        numbers = np.asarray(value)
-        wrong = is_wrong(numbers)
-        if wrong.any():
-            # A single number needs no index.
-            place = f" at index {first_index(wrong)}" if wrong.ndim else ""
-            if named := axes():
-                index = first_index(wrong)[-len(named) :]
-                place += f" ({', '.join(names[i] for names, i in zip(named, index, strict=True))})"
-            raise ValueError(
-                f"{name} must {expected}, got {numbers[wrong].ravel()[0]}{place}; {remedy}"
-            )
+    """Raise ``ValueError`` that shows the first wrong entry of a concrete value.
+
+    Parameters
+    ----------
+    name, value
+        The argument; a traced one is let through.
+    is_right
+        Maps its numbers to a mask.
+    expected, remedy
+        What follows "must" in the message, and what it ends with.
+    axes
+        Returns names of the entries along the last axes.
+    """
+    if isinstance(value, jax.core.Tracer):
+        return
+    numbers = np.asarray(value)
+    right = is_right(numbers)
+    if not np.all(right):
+        index = first_index(~right)
+        place = f" at index {index}" if index else ""  # a single number needs none
+        if named := axes():
+            last = zip(named, index[-len(named) :], strict=True)
+            place += f" ({', '.join([names[i] for names, i in last])})"
+        raise ValueError(f"{name} must {expected}, got {numbers[index]}{place}; {remedy}")
 
 
 def first_index(mask: np.ndarray) -> tuple[int, ...]:
     """Return the index of the first true entry of `mask` as a tuple of Python integers."""
-    return tuple(int(i) for i in np.argwhere(mask)[0])
+    return tuple(np.argwhere(mask)[0].tolist())
 
 
 def broadcast_shapes(expected: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -284,7 +284,10 @@ def as_sampling(key: Any, sample_shape: Any) -> tuple[jax.Array, tuple[int, ...]
 
 
 def third_is_key[**P, T](function: Callable[P, T]) -> Callable[P, T]:
-    """Check the third argument before Python counts them: forgotten, it is what should follow."""
+    """Check that the third argument is a random key before Python counts the arguments.
+
+    A call without a key has the number of draws in its place, and an argument too few.
+    """
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -321,34 +324,20 @@ def as_indices(
     ValueError
         If there is none, or one is out of range or named twice.
     """
-    is_one = np.ndim(indices) == 0
-    what, example = ("an integer", "0") if is_one else ("distinct integers", "(0,)")
-    places, remedy = "0, of one output", f"pass {example}"
-    if num_outputs > 1:
-        places = f"from 0 to {num_outputs - 1}"
-        remedy = f"pass {what} {places}, such as {example}"
-    given = [indices] if is_one else list(indices)
+    places = f"from 0 to {num_outputs - 1}" if num_outputs > 1 else "0, of one output"
+    remedy = f"pass positions {places}"
+    if names:
+        remedy += f" or names out of {', '.join(names)}"
     positions: list[int] = []
-    for index in given:
-        is_word = isinstance(index, str)
-        found: Any = names.index(index) if is_word and index in names else index
-        if isinstance(index, bool | np.bool_):  # a mask would pass for the indices 0 and 1
-            found = None
+    for index in [indices] if np.ndim(indices) == 0 else list(indices):
+        number: Any = names.index(index) if isinstance(index, str) and index in names else index
+        if isinstance(number, bool | np.bool_):  # a mask would pass for the indices 0 and 1
+            number = None
         try:
-            number = operator.index(found)
+            number = operator.index(number)
         except TypeError:
-            kinds = f" or names out of {', '.join(names)}" if names else ""
-            if is_word and not names:  # of a distribution, which has no names
-                remedy = (
-                    f"pass positions from 0 to {num_outputs - 1}, which "
-                    f"linearization.output_names.index({index!r}) gives"
-                )
-            elif is_word and (nearest := get_close_matches(index, names, 1)):
-                remedy = f"pass {nearest[0]!r}"
-            raise TypeError(
-                f"{name} must be known integers{kinds}, got {index!r} ({type(index).__name__}); "
-                f"{remedy}"
-            ) from None
+            got = f"got {index!r} ({type(index).__name__})"
+            raise TypeError(f"{name} must be known integers, {got}; {remedy}") from None
         if not -num_outputs <= number < num_outputs:
             raise ValueError(f"{name} must be {places}, got {number}; {remedy}")
         if (position := number % num_outputs) in positions:
@@ -365,10 +354,10 @@ def as_index(output: int | str | None, num_outputs: int, names: Sequence[str] = 
         which = f"one of {', '.join(names)}" if names else f"from 0 to {num_outputs - 1}"
         example = names[0] if names else 0
         raise ValueError(f"output must be {which}, got None; pass output={example!r} or so")
-    found = as_indices(0 if output is None else output, num_outputs, "output", names)
-    if len(found) > 1:
-        raise ValueError(f"output must be one output, got {len(found)}; call it for each of them")
-    return found[0]
+    positions = as_indices(0 if output is None else output, num_outputs, "output", names)
+    if len(positions) > 1:
+        raise ValueError(f"output must be one output, got {len(positions)}; call it for each")
+    return positions[0]
 
 
 def require_order(name: str, value: Any, names: Sequence[str]) -> None:

@@ -49,20 +49,19 @@ def in_chunks[Result](
 
         return function(*jax.tree.map(cut, parts))
 
-    def fill(index: Array, results: Result) -> Result:
+    def fill(index: Array, results: Any) -> Any:
         # The last block begins early enough to be full: some points are evaluated twice.
         start = jnp.minimum(index * size, count - size)
 
         def put(all_: Array, part: Array) -> Array:
             return lax.dynamic_update_slice_in_dim(all_, part, start, axis=0)
 
-        filled: Result = jax.tree.map(put, results, block(start))
-        return filled
+        return jax.tree.map(put, results, block(start))
 
     shapes = jax.eval_shape(block, jnp.asarray(0))
     empty = jax.tree.map(lambda s: jnp.zeros((count, *s.shape[1:]), s.dtype), shapes)
-    found: Result = lax.fori_loop(0, -(-stop // size), fill, empty)
-    return found
+    results: Result = lax.fori_loop(0, -(-stop // size), fill, empty)
+    return results
 
 
 def in_padded_chunks(function: Callable[..., Any], *arrays: NDArray[Any], size: int) -> Any:

@@ -76,7 +76,7 @@ def _program(jaxpr: jax_core.Jaxpr, leaves: list[Any]) -> Callable[..., Any]:
     # the compiled program: such a text, or one that calls something outside, does not determine it.
     signature = text.partition("@main(")[2].partition("\n")[0]
     has_others = signature.count("%arg") != 1 + len(leaves)
-    if has_others or any(word in text for word in _OUTSIDE):
+    if has_others or [word for word in _OUTSIDE if word in text]:
         return lowered.compile()
     key = (
         hashlib.sha256(text.encode()).digest(),
@@ -100,7 +100,7 @@ class _Program:
 
 @lru_cache(_MOST_PROGRAMS)
 def _compiled(program: _Program) -> Callable[..., Any]:
-    found: Any = program.compile()
+    compiled: Any = program.compile()
     # What is kept holds no arrays and no Python functions of the caller.
     program.compile = None
-    return found
+    return compiled

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
@@ -27,14 +28,12 @@ def runs_in_numpy(*values: object) -> bool:
     With such numbers NumPy computes without compiling anything. Not while ``jit`` traces: then the
     results of programs are traced, even those of known numbers.
     """
-    if not is_concrete(*values):
-        return False
     arrays = [leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, jax.Array)]
-    if any(len(array.sharding.device_set) > 1 for array in arrays):
+    if [a for a in arrays if isinstance(a, Tracer) or len(a.sharding.device_set) > 1]:
         return False
     # A transfer compiles nothing, and its result is traced where operations are recorded for a
     # program; that of an array to where it is takes the least time.
-    return is_concrete(jax.device_put(arrays[0] if arrays else np.float32(0.0)))
+    return not isinstance(jax.device_put(arrays[0] if arrays else np.float32(0.0)), Tracer)
 
 
 def evaluated_now(*values: object) -> AbstractContextManager[Any]:
@@ -48,13 +47,12 @@ def evaluated_now(*values: object) -> AbstractContextManager[Any]:
     return jax.ensure_compile_time_eval() if is_traced_now else nullcontext()
 
 
-def as_jax(value: Any) -> Array:
+def as_jax(value: Any) -> Any:
     """Return a NumPy array as one of JAX; `jnp.asarray` compiles a copy for each shape.
 
     It may share the array's memory, so do not pass arrays that are written to afterwards.
     """
-    placed: Array = jax.device_put(np.asarray(value))
-    return placed
+    return jax.device_put(np.asarray(value))
 
 
 def one_program[T](function: Callable[..., T], *, in_own_type: bool = False) -> Callable[..., T]:
@@ -79,9 +77,9 @@ def one_program[T](function: Callable[..., T], *, in_own_type: bool = False) -> 
     @wraps(function)
     def evaluate(*trees: Any) -> Any:
         leaves = jax.tree.leaves(trees)
-        if namespace(*leaves) is np:
+        if not [leaf for leaf in leaves if not isinstance(leaf, np.ndarray | np.generic)]:
             return function(*trees)
-        if not runs_in_numpy(*leaves) or sum(np.size(leaf) for leaf in leaves) > _MOST_NUMBERS:
+        if not runs_in_numpy(leaves) or sum(map(np.size, leaves)) > _MOST_NUMBERS:
             return _compiled(function, *trees)
         dtype = jnp.result_type(*leaves)
         known = jax.tree.map(partial(np.asarray, dtype=None if in_own_type else np.float64), trees)
@@ -99,13 +97,13 @@ squares = one_program(products, in_own_type=True)
 
 def as_variances(in_units: Any, unit: Any) -> Any:
     """Variances in these squared units; NaN, and a warning, where their type has no such number."""
-    found = _as_variances(in_units, unit)
-    if is_concrete(found) and (np.isnan(found) & ~np.isnan(in_units)).any():
+    variances = _as_variances(in_units, unit)
+    if is_concrete(variances) and (np.isnan(variances) & ~np.isnan(in_units)).any():
         warn(
-            f"some variances are NaN, as {found.dtype} has no numbers as small or as large; take "
-            f"standard deviations, or other units"
+            f"some variances are NaN, as {variances.dtype} has no numbers as small or as large; "
+            f"take standard deviations, or other units"
         )
-    return found
+    return variances
 
 
 @partial(jax.jit, static_argnums=0)
@@ -113,14 +111,14 @@ def _compiled(function: Callable[..., Any], *trees: Any) -> Any:
     return function(*trees)
 
 
-def as_results(values: Any, *given: object, dtype: Any = None) -> Any:
+def as_results(values: Any, *arguments: object, dtype: Any = None) -> Any:
     """NumPy arrays of a pytree as JAX arrays, on the device to which an argument is committed.
 
     Floats are converted if a type is given.
     """
     # Traced arrays are on no device.
-    arrays = [part for part in given if isinstance(part, jax.Array) and is_concrete(part)]
-    device = next((part.device for part in arrays if part.committed), None)
+    arrays = [a for a in arguments if isinstance(a, jax.Array) and not isinstance(a, Tracer)]
+    device = ([array.device for array in arrays if array.committed] or [None])[0]
     leaves, tree = jax.tree.flatten(values)
     for i, leaf in enumerate(leaves):
         if isinstance(leaf, np.ndarray | np.generic):
@@ -129,7 +127,7 @@ def as_results(values: Any, *given: object, dtype: Any = None) -> Any:
     return jax.tree.unflatten(tree, leaves)
 
 
-def fewest_columns(columns: Array | None) -> Array | None:
+def fewest_columns(columns: Array | None) -> Any:
     """Return columns of the same covariance, no more than rows if they are known.
 
     Images have 150,000 normal variables behind ten outputs.
@@ -137,26 +135,26 @@ def fewest_columns(columns: Array | None) -> Array | None:
     if columns is None or columns.shape[-1] <= columns.shape[-2] or not runs_in_numpy(columns):
         return columns
     triangle: Any = np.linalg.qr(np.asarray(columns, np.float64).mT, mode="r").mT
-    if namespace(columns) is np:
-        return triangle
-    fewest: Array = as_results(triangle, columns, dtype=columns.dtype)
-    return fewest
+    is_host = namespace(columns) is np
+    return triangle if is_host else as_results(triangle, columns, dtype=columns.dtype)
 
 
 def nan_unless(valid: Any, values: Any) -> Any:
-    """The values, NaN where not valid, with the derivative NaN; that of a selected NaN is zero."""
+    """Values that are NaN where they are not valid, as their derivatives are.
+
+    Of a selected NaN the derivative would be zero.
+    """
     xp = namespace(values)
     return values * xp.where(valid, values.dtype.type(1), xp.nan)
 
 
-def with_nan_gradients[T](values: T) -> T:
+def with_nan_gradients(values: Any) -> Any:
     """The same values, where NaN has the gradient NaN.
 
     What is selected instead of a value that does not exist has the derivative zero, with which a
     sampler or an optimizer would go on without a word.
     """
-    marked: T = jax.tree.map(lambda part: part if is_concrete(part) else _marked(part), values)
-    return marked
+    return values if is_concrete(values) else jax.tree.map(_marked, values)
 
 
 @jax.jit  # one program outside of `jit`
@@ -165,7 +163,7 @@ def _marked(values: Array) -> Any:
 
 
 def known_arrays(tree: Any) -> Any:
-    """NumPy's arrays of what a network gives that runs now.
+    """Results of a network as NumPy arrays.
 
     Raises
     ------
@@ -181,15 +179,14 @@ def known_arrays(tree: Any) -> Any:
     return jax.tree.map(np.asarray, tree)
 
 
-def in_float64[T](tree: T) -> T:
+def in_float64(tree: Any) -> Any:
     """Return the same object with NumPy leaves in float64; its values must be known.
 
     What is computed from the copy stays in NumPy: exact to float64 whatever the precision of JAX
     is, and without a program to compile. `nn_uq_dist.distributions.LinearImage` and all that it is
     made from work on either kind of array; transformations of JAX take the original.
     """
-    copy: T = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
-    return copy
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 
 
 def broadcast(value: ArrayLike, dtype: Any, shape: tuple[int, ...]) -> Array:

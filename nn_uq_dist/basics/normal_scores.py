@@ -15,10 +15,13 @@ from jax.scipy.special import erf, erfinv, log_ndtr, logsumexp, ndtr, ndtri
 from jax.typing import ArrayLike
 
 from nn_uq_dist.basics._solved_quantiles import Beta as Beta
-from nn_uq_dist.basics._solved_quantiles import ByDistributionFunction, Gamma, Student
-from nn_uq_dist.basics.checks import refused
+from nn_uq_dist.basics._solved_quantiles import (
+    ByDistributionFunction,
+    Gamma,
+    SolvedQuantiles,
+    Student,
+)
 from nn_uq_dist.basics.normal_tails import (
-    log_normal_density,
     quantile_at_score,
     score_from_log_survival,
     score_from_log_tails,
@@ -30,10 +33,6 @@ _LOG_2 = math.log(2)
 _FARTHEST = 1e4
 # In place of the power zero of a distribution function, a logarithm.
 _NEARLY_LOGARITHMIC = 1e-30
-_fixed = refused(
-    "quantiles of a mixture have derivatives in their normal score, not in the parameters of the "
-    "mixture; keep its components and shares known"
-)
 
 type Function = Callable[[Array], Array]
 
@@ -79,8 +78,7 @@ def from_normal_score(distribution: Any, z: ArrayLike) -> Array:
     info = jnp.finfo(z.dtype)
     # Two roundings below one: a distribution that asks another for the quantile at (1 + q)/2 would
     # get one, where it is infinite, if `q` were the number next to one.
-    found: Array = distribution.icdf(jnp.clip(ndtr(z), info.tiny, 1.0 - info.eps))
-    return found
+    return jnp.asarray(distribution.icdf(jnp.clip(ndtr(z), info.tiny, 1.0 - info.eps)))
 
 
 def normal_score_and_log_prob(distribution: Any, value: ArrayLike) -> tuple[Array, Array]:
@@ -99,9 +97,10 @@ def missing_functions(distribution: dist.Distribution) -> tuple[str, ...]:
         return ()
     if isinstance(distribution, MIXTURES):
         # NumPyro takes the support of the first component for that of all.
-        found = () if _has_support(distribution) else ("support",)
-        parts = Mixture.of(distribution).parts
-        return tuple(dict.fromkeys(sum(map(missing_functions, parts), found)))
+        names = [] if _has_support(distribution) else ["support"]
+        for part in Mixture.of(distribution).parts:
+            names += missing_functions(part)
+        return tuple(dict.fromkeys(names))
     if isinstance(
         distribution, dist.ExpandedDistribution | dist.TransformedDistribution | TRUNCATED
     ):
@@ -119,13 +118,12 @@ def missing_functions(distribution: dist.Distribution) -> tuple[str, ...]:
 
 
 def _has_support(mixture: Any) -> bool:
-    given = getattr(mixture, "_support", None)
     is_fixed = isinstance(mixture.support, dist.constraints.ParameterFreeConstraint)
-    return is_fixed or given is not None
+    return is_fixed or getattr(mixture, "_support", None) is not None
 
 
 def _scores_of(distribution: Any) -> Any:
-    """Those of its family; None for a subclass with a distribution function of its own."""
+    """Scores of the family; None for a subclass with a distribution function of its own."""
     kinds: tuple[Any, ...] = type(distribution).__mro__
     for kind in kinds:
         if kind in _FAMILIES and type(distribution).cdf is kind.cdf:
@@ -135,7 +133,7 @@ def _scores_of(distribution: Any) -> Any:
 
 @register_frozen
 @dataclasses.dataclass(frozen=True, eq=False)
-class Mixture:
+class Mixture(SolvedQuantiles):
     """A mixture of univariate distributions, by the normal scores of its components."""
 
     log_shares: Any  # one for each component along the last axis
@@ -143,14 +141,14 @@ class Mixture:
 
     @classmethod
     def of(cls, mixture: Any) -> "Mixture":
-        """That of one of NumPyro."""
+        """The mixture of a NumPyro distribution."""
         several = getattr(mixture, "component_distributions", None)
         components = mixture.component_distribution if several is None else tuple(several)
         return cls(jax.nn.log_softmax(mixture.mixing_distribution.logits), components)
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """The distributions."""
+        """The components, one with several entries or several distributions."""
         return self.components if isinstance(self.components, tuple) else (self.components,)
 
     def normal_score(self, x: Array) -> Array:
@@ -159,9 +157,17 @@ class Mixture:
         tails = (logsumexp(self.log_shares + log_ndtr(s), axis=-1) for s in (scores, -scores))
         return score_from_log_tails(*tails)
 
-    def from_normal_score(self, z: Array) -> Array:
+    def solved(self, z: Array) -> Array:
         """Value with this normal score, between those of the components."""
-        return _mixture_value(_fixed(self), z)
+        values = self.of_each(from_normal_score, z)
+        values = values + jnp.zeros_like(self.log_shares)
+        low, high = jnp.min(values, axis=-1), jnp.max(values, axis=-1)
+        z = jnp.broadcast_to(z, low.shape).astype(low.dtype)
+        # Far out in a tail, one component has it.
+        start = jnp.where(z < 0, low, high)
+        return quantile_at_score(
+            z, start, low, high, lambda x: (self.normal_score(x), self.log_prob(x))
+        )
 
     def log_prob(self, x: Array) -> Array:
         """Log density, of components within their supports."""
@@ -172,32 +178,10 @@ class Mixture:
         return logsumexp(self.log_shares + self.of_each(log_density, x), axis=-1)
 
     def of_each(self, function: Callable[[Any, Array], Array], x: Array) -> Array:
-        """What a function makes of each component and a value, along the last axis."""
+        """Values of a function of each component and ``x``, along a new last axis."""
         if not isinstance(self.components, tuple):
             return function(self.components, x[..., None])
         return jnp.stack(jnp.broadcast_arrays(*(function(p, x) for p in self.parts)), axis=-1)
-
-
-@jax.custom_jvp
-def _mixture_value(mixture: Mixture, z: Array) -> Array:
-    values = mixture.of_each(from_normal_score, z)
-    values = values + jnp.zeros_like(mixture.log_shares)
-    low, high = jnp.min(values, axis=-1), jnp.max(values, axis=-1)
-    z = jnp.broadcast_to(z, low.shape).astype(low.dtype)
-    # Far out in a tail, one component has it.
-    start = jnp.where(z < 0, low, high)
-    return quantile_at_score(
-        z, start, low, high, lambda x: (mixture.normal_score(x), mixture.log_prob(x))
-    )
-
-
-@_mixture_value.defjvp
-def _mixture_value_tangent(
-    primals: tuple[Any, Array], tangents: tuple[Any, Array]
-) -> tuple[Array, Array]:
-    mixture, z = primals
-    x = _mixture_value(mixture, z)
-    return x, jnp.exp(log_normal_density(z) - mixture.log_prob(x)) * tangents[1]
 
 
 def _placed(standard: Any, loc: Any, scale: Any) -> Scores:
@@ -213,8 +197,8 @@ def _symmetric(log_lower_tail: Function, lower_value: Function) -> Scores:
 
     def score(x: Array) -> Array:
         # Not by the absolute value, whose slope at zero is none.
-        found = score_from_log_survival(log_lower_tail(jnp.where(x < 0, x, -x)))
-        return jnp.where(x < 0, -found, found)
+        upper = score_from_log_survival(log_lower_tail(jnp.where(x < 0, x, -x)))
+        return jnp.where(x < 0, -upper, upper)
 
     def value(z: Array) -> Array:
         lower = lower_value(jnp.where(z > 0, -z, z))
@@ -373,7 +357,7 @@ MIXTURES = dist.MixtureSameFamily | dist.MixtureGeneral
 def _by_functions(
     score: Callable[[Any, Array], Array], value: Callable[[Any, Array], Array]
 ) -> Callable[[Any], Scores]:
-    """A family by functions of the distribution, too."""
+    """A family whose two functions take the distribution first."""
     return lambda distribution: Scores(partial(score, distribution), partial(value, distribution))
 
 

@@ -120,47 +120,48 @@ def quantile_at_score(
     bit at most.
     """
     xp = namespace(target)
-    at = _Search(start, low, high, high - low, xp.isnan(target))
+    search = _Search(start, low, high, high - low, xp.isnan(target))
 
-    def step(at: _Search) -> _Search:
-        score, log_density = evaluate(at.x)
-        return _step(xp, at, score - target, score, log_density)
+    def step(search: _Search) -> _Search:
+        score, log_density = evaluate(search.x)
+        return _step(xp, search, score - target, score, log_density)
 
     def unfinished(state: tuple[Array, _Search]) -> Array:
         return (state[0] < _MAX_STEPS) & any_point(~state[1].ready)
 
     if xp is np:
         for _ in range(_MAX_STEPS):
-            if at.ready.all():
+            if search.ready.all():
                 break
-            at = step(at)
+            search = step(search)
     else:
-        begun = jnp.asarray(0), at
-        _, at = lax.while_loop(unfinished, lambda state: (state[0] + 1, step(state[1])), begun)
-    return xp.where(at.ready & ~xp.isnan(target), at.x, xp.nan).astype(at.x.dtype)
+        begun = jnp.asarray(0), search
+        _, search = lax.while_loop(unfinished, lambda state: (state[0] + 1, step(state[1])), begun)
+    return xp.where(search.ready & ~xp.isnan(target), search.x, xp.nan).astype(search.x.dtype)
 
 
-def _step(xp: Any, at: _Search, excess: Any, score: Any, log_density: Any) -> _Search:
-    eps = float(jnp.finfo(at.x.dtype).eps)
-    low = xp.where(excess < 0, at.x, at.low)
-    high = xp.where(excess > 0, at.x, at.high)
+def _step(xp: Any, search: _Search, excess: Any, score: Any, log_density: Any) -> _Search:
+    eps = float(jnp.finfo(search.x.dtype).eps)
+    low = xp.where(excess < 0, search.x, search.low)
+    high = xp.where(excess > 0, search.x, search.high)
     slope = xp.exp(log_density + 0.5 * score * score + 0.5 * math.log(2 * math.pi))
     usable = xp.isfinite(excess) & (slope > 0) & xp.isfinite(slope)
     newton = -xp.where(usable, excess, 0) / xp.where(usable, slope, 1)
-    small = 2 * eps * xp.abs(at.x)
+    small = 2 * eps * xp.abs(search.x)
     near = usable & (xp.abs(excess) <= _NEAR)
     # At the edge of a support the score is steep: a step may vanish beside the root, which the
     # least step encloses, or far from it, where the next one bisects.
     least = xp.copysign(xp.maximum(xp.abs(newton), small), -excess)
     change = xp.where(near, newton, least)
-    proposal = at.x + change
-    found = near & ((xp.abs(newton) <= small) | (xp.abs(excess) <= _LAST * math.sqrt(eps)))
-    found = found | (high - low <= small) | (excess == 0)
+    proposal = search.x + change
+    is_last = near & ((xp.abs(newton) <= small) | (xp.abs(excess) <= _LAST * math.sqrt(eps)))
+    is_last = is_last | (high - low <= small) | (excess == 0)
     within = usable & (proposal > low) & (proposal < high)
-    within = within & (xp.abs(change) <= 0.5 * xp.abs(at.change))
+    within = within & (xp.abs(change) <= 0.5 * xp.abs(search.change))
     # Rounding of the function near the root may put a last step outside of the bracket.
-    last = xp.where(usable, xp.clip(at.x + newton, low, high), at.x)
-    x = xp.where(found, last, xp.where(within, proposal, 0.5 * (low + high)))
-    ready = at.ready | found | xp.isnan(excess)
-    x = xp.where(xp.isnan(excess), xp.nan, xp.where(at.ready, at.x, x)).astype(at.x.dtype)
-    return _Search(x, low.astype(x.dtype), high.astype(x.dtype), x - at.x, ready)
+    last = xp.where(usable, xp.clip(search.x + newton, low, high), search.x)
+    x = xp.where(is_last, last, xp.where(within, proposal, 0.5 * (low + high)))
+    ready = search.ready | is_last | xp.isnan(excess)
+    x = xp.where(xp.isnan(excess), xp.nan, xp.where(search.ready, search.x, x))
+    x = x.astype(search.x.dtype)
+    return _Search(x, low.astype(x.dtype), high.astype(x.dtype), x - search.x, ready)

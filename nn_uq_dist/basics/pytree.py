@@ -32,7 +32,8 @@ def register_frozen[T](cls: type[T]) -> type[T]:
     keys = [jax.tree_util.GetAttrKey(name.removeprefix("_")) for name in names]
 
     def flatten(instance: T) -> tuple[list[Any], tuple[Any, ...]]:
-        children = [in_order(getattr(instance, name)) for name in names]
+        children = [getattr(instance, name) for name in names]
+        children = [part if isinstance(part, jax.Array) else in_order(part) for part in children]
         return children, tuple([getattr(instance, name) for name in static])
 
     def flatten_with_keys(instance: T) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
@@ -66,16 +67,13 @@ class _InOrder:
         return keyed, (kind, tuple(constants))
 
     @staticmethod
-    def unflatten(structure: Any, children: Iterable[Any]) -> Distribution:
+    def unflatten(structure: Any, children: Iterable[Any]) -> Any:
         """Return the distribution itself, from its children in the order of their names."""
         kind, static = structure
         names, of_name = kind.gather_pytree_data_fields(), dict(static)
         by_name = dict(zip(sorted(names), children, strict=True))
-        distribution: Distribution = kind.tree_unflatten(
-            tuple(of_name[name] for name in kind.gather_pytree_aux_fields()),
-            tuple(by_name[name] for name in names),
-        )
-        return distribution
+        constants = tuple([of_name[name] for name in kind.gather_pytree_aux_fields()])
+        return kind.tree_unflatten(constants, tuple([by_name[name] for name in names]))
 
 
 jax.tree_util.register_pytree_with_keys(_InOrder, _InOrder.flatten, _InOrder.unflatten)
@@ -144,8 +142,5 @@ def entries[T](tree: T, batch_shape: tuple[int, ...], index: Any) -> T:
     where = positions(batch_shape, index)
     rank = len(batch_shape)
 
-    def part(leaf: Any) -> Any:
-        return leaf.reshape(-1, *leaf.shape[rank:])[where]
-
-    found: T = jax.tree.map(part, tree)
-    return found
+    entry: T = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[rank:])[where], tree)
+    return entry

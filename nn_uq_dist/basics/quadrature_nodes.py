@@ -1,5 +1,7 @@
 """Points at which functions are evaluated: nodes of quadratures, scrambled Sobol points."""
 
+from typing import Any
+
 import jax
 import numpy as np
 from jax import Array
@@ -9,6 +11,13 @@ from nn_uq_dist.basics.concrete import FloatArray, evaluated_now
 # Of SciPy's direction numbers (S. Joe and F. Y. Kuo, SIAM J. Sci. Comput. 30 (2008)).
 MAXIMUM_DIMENSION = 21201
 _NODES_PER_PANEL = 12
+
+
+def legendre(count: int, like: Array) -> tuple[Any, Any]:
+    """Nodes and weights on (-1, 1) in the type of an array, on an axis in front of its own."""
+    columns = np.array(np.polynomial.legendre.leggauss(count), like.dtype)
+    nodes, weights = columns.reshape(2, count, *(1,) * like.ndim)
+    return nodes, weights
 
 
 def gauss_legendre(ends: Array) -> tuple[Array, Array]:
@@ -23,11 +32,7 @@ def gauss_legendre(ends: Array) -> tuple[Array, Array]:
     -------
     tuple of Array, shape (12 P, ...)
     """
-    column = (-1,) + (1,) * ends.ndim
-    points, weights = (
-        part.astype(ends.dtype).reshape(column)
-        for part in np.polynomial.legendre.leggauss(_NODES_PER_PANEL)
-    )
+    points, weights = legendre(_NODES_PER_PANEL, ends)
     center, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * (ends[1:] - ends[:-1])
     nodes = (center + half * points).reshape(_NODES_PER_PANEL * len(center), *ends.shape[1:])
     return nodes, (half * weights).reshape(nodes.shape)
@@ -47,7 +52,7 @@ def sobol_points(
     num_randomizations
         Sequences, each scrambled for itself (A. B. Owen, J. Complexity 14 (1998)).
     dimension
-        Coordinates of a point.
+        Coordinates of a point, at most `MAXIMUM_DIMENSION`.
 
     Returns
     -------
@@ -56,11 +61,6 @@ def sobol_points(
     """
     from scipy.stats import qmc
 
-    if dimension > MAXIMUM_DIMENSION:
-        raise ValueError(
-            f"points='sobol' must have at most {MAXIMUM_DIMENSION} random variables in the input, "
-            f"got {dimension}; pass points='random'"
-        )
     count = num_samples // num_randomizations
     with evaluated_now():  # known points for traced distributions
         words = np.asarray(jax.random.bits(key, (num_randomizations, 4), np.uint32))
@@ -71,5 +71,4 @@ def sobol_points(
         for seed in words
     ]
     tiny = np.finfo(np.float64).eps
-    points: FloatArray = np.clip(np.concatenate(parts), tiny, 1 - tiny)
-    return points
+    return np.clip(np.concatenate(parts), tiny, 1 - tiny)

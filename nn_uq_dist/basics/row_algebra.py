@@ -11,7 +11,7 @@ from jax import Array, lax
 def namespace(*arrays: object) -> Any:
     """``numpy`` if all arrays are NumPy's, as in a copy made by `in_float64`, or ``jax.numpy``."""
     # NumPy's arithmetic turns arrays without axes into its scalars.
-    return np if all(isinstance(array, np.ndarray | np.generic) for array in arrays) else jnp
+    return jnp if [a for a in arrays if not isinstance(a, np.ndarray | np.generic)] else np
 
 
 def matmul(a: Array, b: Array) -> Array:
@@ -31,11 +31,11 @@ def matvec(a: Array, b: Array) -> Array:
 
 def joined(parts: Iterable[Any]) -> Any:
     """Join along the last axis what is there, the others broadcast; None if nothing is."""
-    given = [part for part in parts if part is not None]
-    if len(given) < 2:
-        return given[0] if given else None
-    xp, lead = namespace(*given), np.broadcast_shapes(*(part.shape[:-1] for part in given))
-    wide = [xp.broadcast_to(part, (*lead, part.shape[-1])) for part in given]
+    arrays = [part for part in parts if part is not None]
+    if len(arrays) < 2:
+        return arrays[0] if arrays else None
+    xp, lead = namespace(*arrays), np.broadcast_shapes(*[array.shape[:-1] for array in arrays])
+    wide = [xp.broadcast_to(array, (*lead, array.shape[-1])) for array in arrays]
     return xp.concatenate(wide, axis=-1)
 
 
@@ -65,9 +65,8 @@ def norm(rows: Array) -> Array:
     squared = xp.sum((rows / factor) ** 2, axis=-1)
     # The inner `where` keeps the infinite slope of the root at 0 out of the derivative.
     is_zero = squared == 0
-    root = xp.where(is_zero, 0, xp.sqrt(xp.where(is_zero, 1, squared)))
-    scaled: Array = factor[..., 0] * root
-    return scaled
+    root: Array = xp.where(is_zero, 0, xp.sqrt(xp.where(is_zero, 1, squared)))
+    return root * factor[..., 0]
 
 
 def products(scale: Array, other: Array | None = None) -> Array:
@@ -77,22 +76,22 @@ def products(scale: Array, other: Array | None = None) -> Array:
     has a standard deviation.
     """
     other = scale if other is None else other
-    found = scale * other
-    limits = jnp.finfo(found.dtype)
+    product = scale * other
+    limits = jnp.finfo(product.dtype)
     # Programs turn what is below the smallest normal number to zero.
-    is_number = (found >= limits.tiny) & (found <= limits.max)
+    is_number = (product >= limits.tiny) & (product <= limits.max)
     is_lost = (scale != 0) & (other != 0) & ~is_number
-    product: Array = namespace(scale).where(is_lost, jnp.nan, found)
-    return product
+    known: Array = namespace(scale).where(is_lost, jnp.nan, product)
+    return known
 
 
 def in_squared_units(matrix: Array, unit: Array) -> Array:
     """A covariance in units of outputs ``(..., N)``, as it is; NaN where that has no number."""
-    xp: Any = namespace(matrix)
+    xp = namespace(matrix)
     scale = unit * xp.sqrt(xp.diagonal(matrix, axis1=-2, axis2=-1))
     is_lost = xp.isnan(products(scale[..., None], scale[..., None, :]))
-    total: Array = xp.where(is_lost, xp.nan, matrix * unit[..., None] * unit[..., None, :])
-    return total
+    matrix = xp.where(is_lost, xp.nan, matrix)
+    return matrix * unit[..., None] * unit[..., None, :]
 
 
 def times_square(variance: Array, unit: Array) -> Array:
@@ -122,9 +121,9 @@ def squares_in_units(scale: Array) -> tuple[Array, Array]:
 def symmetric_root(matrix: Array) -> Array:
     """``R`` with ``R R^T`` nearest to a symmetric matrix, by eigenvalues: without derivatives."""
     xp = namespace(matrix)
+    vectors: Array
     values, vectors = xp.linalg.eigh(matrix)
-    root: Array = vectors * xp.sqrt(xp.maximum(values, 0.0))[..., None, :]
-    return root
+    return vectors * xp.sqrt(xp.maximum(values, 0.0))[..., None, :]
 
 
 def covariance_root(covariance: Array) -> Array:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from numpy.typing import NDArray
 
+from nn_uq_dist.basics.quadrature_nodes import legendre
 from nn_uq_dist.basics.row_algebra import matmul, matvec
 from nn_uq_dist.box_gaussian._gaussian_part import Gaussian, Problem, Sites, gaussian
 
@@ -58,7 +58,8 @@ def tilted_moments(precision: Array, slope: Array, low: Array, high: Array) -> T
     nodes, values = _at_nodes(precision, slope, low, high)
     # All sums are one product with a matrix of numbers. Relative to the middle, second moments have
     # at most 40 times the variance (an exponential distribution; 200 times in double precision).
-    powers = nodes.weights * nodes.places ** np.arange(3)[:, None]
+    places, weights = np.polynomial.legendre.leggauss(len(values))
+    powers = weights * places ** np.arange(3)[:, None]
     sums = matmul(jnp.asarray(powers, values.dtype), values.reshape(len(values), -1))
     total, mean, square = sums.reshape(3, *values.shape[1:])
     mean, square = mean / total, square / total
@@ -74,16 +75,12 @@ class _Nodes(NamedTuple):
 
     Attributes
     ----------
-    places, weights : np.ndarray, shape (k,)
-        On (-1, 1).
     middle, half : Array, shape (...)
         Of the part, relative to the peak, and half its length.
     peak, log_peak : Array, shape (...)
         Where the integrand is largest, and its logarithm there.
     """
 
-    places: NDArray[np.float64]
-    weights: NDArray[np.float64]
     middle: Array
     half: Array
     peak: Array
@@ -94,7 +91,6 @@ def _at_nodes(precision: Array, slope: Array, low: Array, high: Array) -> tuple[
     """Nodes, and the integrand there over its largest value, shape ``(k, ...)``."""
     # If the integrand falls by exp(-fall) on either side, this many nodes are exact to that level.
     count, fall = (16, 15.0) if slope.dtype == jnp.float32 else (28, 30.0)
-    places, weights = np.polynomial.legendre.leggauss(count)
     curved = precision > 0
     peak = jnp.where(curved, slope / jnp.where(curved, precision, 1.0), slope * jnp.inf)
     peak = jnp.clip(jnp.where(slope == 0, 0.0, peak), low, high)
@@ -104,11 +100,9 @@ def _at_nodes(precision: Array, slope: Array, low: Array, high: Array) -> tuple[
     reach = 2.0 * fall / (steep + jnp.sqrt(steep * steep + 2.0 * fall * precision) + 1e-30)
     start = jnp.maximum(low - peak, -reach)
     half = 0.5 * (jnp.minimum(high - peak, reach) - start)
-    nodes = _Nodes(
-        places, weights, start + half, half, peak, peak * (slope - 0.5 * precision * peak)
-    )
-    at = nodes.middle + half * jnp.asarray(places, slope.dtype).reshape(-1, *[1] * slope.ndim)
-    return nodes, jnp.exp(at * (slope_there - 0.5 * precision * at))
+    nodes = _Nodes(start + half, half, peak, peak * (slope - 0.5 * precision * peak))
+    points = nodes.middle + half * legendre(count, slope)[0]
+    return nodes, jnp.exp(points * (slope_there - 0.5 * precision * points))
 
 
 class Cavity(NamedTuple):
@@ -143,11 +137,8 @@ class Cavity(NamedTuple):
 
     def skewness_and_kurtosis(self) -> tuple[Array, Array]:
         """Standardized third and fourth cumulants of the cavity in the box."""
-        nodes, mass = _at_nodes(*self._parabola)
-        places, weights = (
-            jnp.asarray(part, mass.dtype).reshape(-1, *[1] * self.slope.ndim)
-            for part in (nodes.places, nodes.weights)
-        )
+        _, mass = _at_nodes(*self._parabola)
+        places, weights = legendre(len(mass), self.slope)
         mass = mass * weights
         mass = mass / jnp.sum(mass, axis=0)
         gap = places - jnp.sum(mass * places, axis=0)
@@ -222,14 +213,14 @@ def fixed_point(problem: Problem, *, for_density: bool = False) -> FixedPoint:
         damping = jnp.clip(jnp.where(state.number < 3, 1.0, damping), 0.05, 1.0)
         moves = waiting(state)
         length = jnp.where(moves, damping, 0.0)[..., None]
-        sites = Sites(*(at + length * move for at, move in zip(state.sites, step, strict=True)))
+        sites = Sites(*[old + length * move for old, move in zip(state.sites, step, strict=True)])
         error = jnp.where(moves, error, state.error)
         outside = state.outside
         if covariance is None:
             outside = outside | (moves & _is_outside(problem, distribution))
         return _State(state.number + 1, sites, distribution.offset, change, error, damping, outside)
 
-    found = lax.while_loop(
+    final = lax.while_loop(
         unfinished,
         one_pass,
         _State(
@@ -242,22 +233,21 @@ def fixed_point(problem: Problem, *, for_density: bool = False) -> FixedPoint:
             jnp.zeros(shape[:-1], bool),
         ),
     )
-    distribution = gaussian(problem, found.sites, found.offset)
+    distribution = gaussian(problem, final.sites, final.offset)
     rounding = float(jnp.finfo(dtype).eps) * jnp.abs(
         distribution.log_determinant + distribution.quadratic
     )
-    converged = found.error < jnp.maximum(_ACCEPTABLE[dtype.name], jnp.sqrt(rounding))
+    converged = final.error < jnp.maximum(_ACCEPTABLE[dtype.name], jnp.sqrt(rounding))
     if covariance is None:
         # Next to the edge of the support, where means next to 1 have no digits, passes may settle
         # on a density that is off by orders of magnitude.
-        converged &= jnp.max(found.sites.precision, axis=-1) < _finest(dtype)
-    outside = found.outside
+        converged &= jnp.max(final.sites.precision, axis=-1) < _finest(dtype)
+    outside = final.outside
     if covariance is not None and not problem.by_inputs:
         # Not in the passes, which need no residual: there it takes .07 s more to compile.
         outside = _is_outside(problem, distribution)
-    return FixedPoint(
-        found.sites, distribution, _cavity(distribution, found.sites), converged, outside
-    )
+    cavity = _cavity(distribution, final.sites)
+    return FixedPoint(final.sites, distribution, cavity, converged, outside)
 
 
 def _cavity(distribution: Gaussian, sites: Sites) -> Cavity:

@@ -79,8 +79,8 @@ class Problem(NamedTuple):
 
     def at(self, target: Array, start: Array, along: Any) -> "Problem":
         """The same distribution at other points."""
-        own = self.directions and self.directions._replace(target=along)
-        return self._replace(target=target, start=start, directions=own)
+        directions = self.directions and self.directions._replace(target=along)
+        return self._replace(target=target, start=start, directions=directions)
 
 
 class Sites(NamedTuple):
@@ -127,7 +127,7 @@ def log_diagonal(factor: Array) -> Array:
     return jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
 
 
-def normal_factor(weights: Array, normal_weights: Array, known: int | None = None) -> Array:
+def normal_factor(weights: Array, normal_weights: Array, known: int | None = None) -> Any:
     """Lower triangular factor of the covariance of the normal part, even if that is singular.
 
     From the columns, as the covariance does not hold the noise of outputs that repeat others. A
@@ -139,15 +139,14 @@ def normal_factor(weights: Array, normal_weights: Array, known: int | None = Non
     pivots = jnp.diagonal(factor, axis1=-2, axis2=-1)
     regular = jnp.all((pivots > 16.0 * eps * norm(normal_weights))[..., :known], axis=-1)
     shape = (*jnp.broadcast_shapes(factor.shape[:-2], total.shape[:-1]), *factor.shape[-2:])
-    own = (eps**0.3125 * total)[..., None] * jnp.eye(total.shape[-1], dtype=total.dtype)
+    noise = (eps**0.3125 * total)[..., None] * jnp.eye(total.shape[-1], dtype=total.dtype)
 
     def nudged() -> Array:
-        moved = triangular(joined([normal_weights, own[..., :known]]))
+        moved = triangular(joined([normal_weights, noise[..., :known]]))
         return jnp.where(regular[..., None, None], factor, moved)
 
     # A second factorization, which nearly all distributions do without, takes as long as the first.
-    found: Array = lax.cond(jnp.all(regular), lambda: jnp.broadcast_to(factor, shape), nudged)
-    return found
+    return lax.cond(jnp.all(regular), lambda: jnp.broadcast_to(factor, shape), nudged)
 
 
 def triangular(columns: Array) -> Array:
@@ -230,11 +229,13 @@ def _from_ridge_solution(problem: Problem) -> Problem:
     outside = target
     # The second time takes away what rounding, which the condition multiplies, has left.
     for _ in range(2):
-        found = matvec(left.mT, over)
-        start = start + matvec(right.mT, scale / share * found) / 3.0
-        along = along + found / share
+        coordinates = matvec(left.mT, over)
+        start = start + matvec(right.mT, scale / share * coordinates) / 3.0
+        along = along + coordinates / share
         # Nothing, and not its rounding, if there are as many outputs as directions.
-        outside = 0.0 * over if left.shape[-2] == left.shape[-1] else over - matvec(left, found)
+        outside = (
+            0.0 * over if left.shape[-2] == left.shape[-1] else over - matvec(left, coordinates)
+        )
         over = target - matvec(weights, start) - matvec(left, along)
     rest = matvec(left, along) + outside
     # The value of what is left, with the slope of the target.
@@ -249,8 +250,8 @@ def batch_shape(deviation: Array, weights: Array, normal_weights: Array | None) 
 
 
 def _for_each(shape: tuple[int, ...], part: Array, rank: int) -> Array:
-    own = part.shape[part.ndim - rank :]
-    return jnp.broadcast_to(part, (*shape, *own)).reshape(-1, *own)
+    last = part.shape[part.ndim - rank :]
+    return jnp.broadcast_to(part, (*shape, *last)).reshape(-1, *last)
 
 
 def gaussian(problem: Problem, sites: Sites, near: Array) -> Gaussian:

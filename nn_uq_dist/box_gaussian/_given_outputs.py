@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax, random
 from jax.scipy.special import logsumexp
 
 from nn_uq_dist.basics.normal_tails import score_from_log_survival
+from nn_uq_dist.basics.quadrature_nodes import legendre
 from nn_uq_dist.basics.row_algebra import (
     binary_unit,
     matmul,
@@ -172,8 +172,8 @@ class NormalsGivenOutputs(NamedTuple):
     --------
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import normals_given_outputs
-    >>> found = normals_given_outputs(jnp.eye(1), jnp.zeros((1, 0)), jnp.zeros((1, 0)))
-    >>> print(found.log_density(jnp.zeros(1)).round(3))  # standard normal
+    >>> normals = normals_given_outputs(jnp.eye(1), jnp.zeros((1, 0)), jnp.zeros((1, 0)))
+    >>> print(normals.log_density(jnp.zeros(1)).round(3))  # standard normal
     -0.919
     """
 
@@ -282,9 +282,9 @@ def conditional_scores(deviation: Array, weights: Array, normal_weights: Array |
 
 
 def _score(j: int, deviation: Array, weights: Array, normal_weights: Array | None) -> Array:
-    part = weights[: j + 1]
-    own = None if normal_weights is None else normal_weights[: j + 1]
-    moments = output_moments(deviation[:, :j], part, own)
+    weights = weights[: j + 1]
+    normal_weights = None if normal_weights is None else normal_weights[: j + 1]
+    moments = output_moments(deviation[:, :j], weights, normal_weights)
     center = moments.mean[:, 0]
     reach = _SCORE_REACH * jnp.sqrt(moments.covariance[:, 0, 0])
     value = deviation[:, j]
@@ -297,14 +297,12 @@ def _score(j: int, deviation: Array, weights: Array, normal_weights: Array | Non
 
     def log_density(node: Array) -> Array:
         points = jnp.concatenate([known, (low + half * (1.0 + node))[..., None]], axis=-1)
-        logs = corrected_log_evidence(points, part, own)
+        logs = corrected_log_evidence(points, weights, normal_weights)
         return jnp.where(jnp.isnan(logs), -jnp.inf, logs)
 
-    nodes, rule = (
-        jnp.asarray(x, value.dtype) for x in np.polynomial.legendre.leggauss(_SCORE_NODES)
-    )
-    logs = lax.map(log_density, nodes)
-    below, above = logsumexp(logs, axis=0, b=rule[:, None, None]) + jnp.log(half)
+    nodes, rule = legendre(_SCORE_NODES, half)
+    logs = lax.map(log_density, jnp.asarray(nodes))
+    below, above = logsumexp(logs, axis=0, b=rule) + jnp.log(half)
     total = jnp.logaddexp(below, above)
     upper = above < below
     score = score_from_log_survival(jnp.minimum(below, above) - total)

@@ -117,8 +117,8 @@ def _solve(problem: Problem, *, for_density: bool = True) -> tuple[Array, FixedP
 
     They are ``-inf`` outside of the support, NaN where the passes have not converged.
     """
-    found = fixed_point(problem, for_density=for_density)
-    distribution, cavity, sites = found.gaussian, found.cavity, found.sites
+    solution = fixed_point(problem, for_density=for_density)
+    distribution, cavity, sites = solution.gaussian, solution.cavity, solution.sites
     # Of each uniform, the log integral over its interval minus that of its site; both relative to
     # the point.
     terms = cavity.moments().log_mass - math.log(2.0) + 0.5 * jnp.log(cavity.marginal_precision)
@@ -126,8 +126,8 @@ def _solve(problem: Problem, *, for_density: bool = True) -> tuple[Array, FixedP
     gap = cavity.point - distribution.mean
     terms = terms + gap * (0.5 * sites.precision * (cavity.point + distribution.mean) - sites.slope)
     logs = jnp.sum(terms, axis=-1) - 0.5 * (distribution.log_determinant + distribution.quadratic)
-    logs = jnp.where(found.converged, logs, jnp.nan)
-    return jnp.where(found.outside, -jnp.inf, logs), found
+    logs = jnp.where(solution.converged, logs, jnp.nan)
+    return jnp.where(solution.outside, -jnp.inf, logs), solution
 
 
 def _by_blocks[Result](function: Callable[[Problem], Result], problem: Problem) -> Result:
@@ -146,15 +146,15 @@ def _log_evidence(problem: Problem) -> Array:
 
 def _with_slopes(problem: Problem) -> tuple[Array, ...]:
     """Log densities, means, residuals, and slopes: ``-V/2`` by inputs, else of ``A`` and ``C``."""
-    logs, found = _solve(problem)
-    distribution = found.gaussian
+    logs, solution = _solve(problem)
+    distribution = solution.gaussian
     if problem.by_inputs:
-        slopes = [-0.5 * input_covariance(problem, found.sites, distribution.root)]
+        slopes = [-0.5 * input_covariance(problem, solution.sites, distribution.root)]
     else:
         columns = solve_lower(distribution.factor, distribution.root, transposed=True)
         identity = jnp.eye(distribution.factor.shape[-1], dtype=logs.dtype)
         half = solve_lower(distribution.factor, identity)
-        columns = columns / found.sites.precision[..., None, :]
+        columns = columns / solution.sites.precision[..., None, :]
         slopes = [-columns, -0.5 * matmul(half.mT, half)]
     return logs, distribution.mean, distribution.residual, *slopes
 
@@ -253,10 +253,10 @@ def _both_orders(
 
 
 def _with_correction(problem: Problem) -> tuple[Array, Array]:
-    logs, found = _solve(problem, for_density=False)
-    cumulants = found.cavity.skewness_and_kurtosis()
-    spread = input_covariance(problem, found.sites, found.gaussian.root)
-    scale = jnp.sqrt(found.cavity.marginal_precision)
+    logs, solution = _solve(problem, for_density=False)
+    cumulants = solution.cavity.skewness_and_kurtosis()
+    spread = input_covariance(problem, solution.sites, solution.gaussian.root)
+    scale = jnp.sqrt(solution.cavity.marginal_precision)
     correlation = jnp.clip(spread * scale[..., None] * scale[..., None, :], -1.0, 1.0)
     others = correlation * (1.0 - jnp.eye(spread.shape[-1], dtype=spread.dtype))
     terms = [

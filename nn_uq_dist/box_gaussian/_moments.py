@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from nn_uq_dist.basics.quadrature_nodes import legendre
 from nn_uq_dist.basics.row_algebra import matmul, matvec, solve_lower
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.box_gaussian._expectation_propagation import fixed_point
@@ -77,15 +78,14 @@ def by_own_density(
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import by_own_density
     >>> ends = -jnp.inf, jnp.inf
-    >>> found = by_own_density(jnp.zeros(1), jnp.ones(1), lambda x: -((x - 0.5) ** 2) / 2, ends)
-    >>> print(found.shift.round(2), found.factor.round(2))
+    >>> change = by_own_density(jnp.zeros(1), jnp.ones(1), lambda x: -((x - 0.5) ** 2) / 2, ends)
+    >>> print(change.shift.round(2), change.factor.round(2))
     [0.5] [1.]
     """
     low = jnp.maximum(mean - _REACH * scale, ends[0])
     high = jnp.minimum(mean + _REACH * scale, ends[1])
     points, logs = _nodes_that_matter(log_density, low, high)
-    mass = _per_node(np.polynomial.legendre.leggauss(_NODES)[1], mean)
-    mass = mass * jnp.exp(logs - jnp.max(logs, axis=0))
+    mass = legendre(_NODES, mean)[1] * jnp.exp(logs - jnp.max(logs, axis=0))
     mass = mass / jnp.sum(mass, axis=0)
     # Relative to the mean, so that variances are not differences, and in units of the scale, whose
     # square may underflow.
@@ -108,8 +108,8 @@ def _nodes_that_matter(
     nodes next to the ends resolve. So the ends are sought twice: among points from `low` to `high`,
     and among points between the outermost one that matters and its neighbor.
     """
-    nodes = 0.5 * (1.0 + _per_node(np.polynomial.legendre.leggauss(_NODES)[0], low))
-    share = _per_node(np.arange(_NODES // 2) / (_NODES // 2 - 1), low)
+    nodes = 0.5 * (1.0 + legendre(_NODES, low)[0])
+    share = np.linspace(0, 1, _NODES // 2, dtype=low.dtype).reshape(-1, *(1,) * low.ndim)
 
     def look(ends: tuple[Array, ...], is_last: Array) -> tuple[tuple[Array, ...], Any]:
         # The density matters from `first` to `last`, not below `low` or above `high`; the largest
@@ -124,20 +124,14 @@ def _nodes_that_matter(
         start = jnp.argmax(matters, axis=0)
         stop = _NODES - 1 - jnp.argmax(matters[::-1], axis=0)
 
-        def at(place: Array) -> Array:
-            place = jnp.clip(place, 0, _NODES - 1)
-            return jnp.take_along_axis(points, place[None], axis=0)[0]
-
-        return (at(start - 1), at(start), at(stop), at(stop + 1), top), (points, logs)
+        places = jnp.stack([start - 1, start, stop, stop + 1])
+        around = jnp.take_along_axis(points, jnp.clip(places, 0, _NODES - 1), axis=0)
+        return (*around, top), (points, logs)
 
     middle = 0.5 * (low + high)
     ends: tuple[Array, ...] = (low, middle, middle, high, jnp.full_like(low, -jnp.inf))
     _, (points, logs) = lax.scan(look, ends, jnp.array([False, False, True]))
     return points[-1], logs[-1]
-
-
-def _per_node(values: np.ndarray, like: Array) -> Array:
-    return jnp.asarray(values, like.dtype).reshape(-1, *[1] * like.ndim)
 
 
 class Moments(NamedTuple):
@@ -157,15 +151,14 @@ class Moments(NamedTuple):
     def __repr__(self) -> str:
         return summary_line(self)
 
-    @property
-    def mean_and_scale(self) -> tuple[Array, Array]:
-        """Mean and standard deviations."""
-        return self.mean, jnp.sqrt(jnp.diagonal(self.covariance, axis1=-2, axis2=-1))
-
-    def corrected(self, own: OwnDensity) -> "Moments":
+    def corrected(
+        self, log_density: Callable[[Array], Array], ends: tuple[ArrayLike, ArrayLike]
+    ) -> "Moments":
         """Means and variances by the densities of single entries, correlations as they are."""
-        spread = own.factor[..., None] * self.covariance * own.factor[..., None, :]
-        return Moments(self.mean + own.shift, spread)
+        scale = jnp.sqrt(jnp.diagonal(self.covariance, axis1=-2, axis2=-1))
+        shift, factor = by_own_density(self.mean, scale, log_density, ends)
+        spread = factor[..., None] * self.covariance * factor[..., None, :]
+        return Moments(self.mean + shift, spread)
 
 
 def uniform_moments(deviation: Array, weights: Array, normal_weights: Array | None) -> Moments:
@@ -175,17 +168,17 @@ def uniform_moments(deviation: Array, weights: Array, normal_weights: Array | No
     --------
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import uniform_moments
-    >>> found = uniform_moments(jnp.array([0.5]), jnp.array([[1.0]]), jnp.array([[1e-2]]))
-    >>> print(found.mean.round(2))
+    >>> moments = uniform_moments(jnp.array([0.5]), jnp.array([[1.0]]), jnp.array([[1e-2]]))
+    >>> print(moments.mean.round(2))
     [0.5]
     """
     problem = undifferentiated(whitened(deviation, weights, normal_weights)[0])
-    found = fixed_point(problem)
-    spread = input_covariance(problem, found.sites, found.gaussian.root)
-    valid = (found.converged & ~found.outside)[:, None]
+    solution = fixed_point(problem)
+    spread = input_covariance(problem, solution.sites, solution.gaussian.root)
+    valid = (solution.converged & ~solution.outside)[:, None]
     shape = (*batch_shape(deviation, weights, normal_weights), weights.shape[-1])
     return Moments(
-        jnp.where(valid, found.gaussian.mean, jnp.nan).reshape(shape),
+        jnp.where(valid, solution.gaussian.mean, jnp.nan).reshape(shape),
         jnp.where(valid[..., None], spread, jnp.nan).reshape(*shape, shape[-1]),
     )
 
@@ -227,17 +220,17 @@ def regression(weights: Array, normal_weights: Array | None, known: int) -> Regr
     --------
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import regression
-    >>> found = regression(jnp.array([[1.0], [2.0]]), jnp.array([[1.0, 0.0], [0.5, 1.0]]), 1)
-    >>> print(found.columns, found.gain)
+    >>> others = regression(jnp.array([[1.0], [2.0]]), jnp.array([[1.0, 0.0], [0.5, 1.0]]), 1)
+    >>> print(others.columns, others.gain)
     [[1.5]] [[0.5]]
     """
-    own, seen = weights[..., known:, :], weights[..., :known, :]
+    seen, others = weights[..., :known, :], weights[..., known:, :]
     if normal_weights is None:
-        return Regression(own, None, None)
+        return Regression(others, None, None)
     factor = normal_factor(weights, normal_weights, known)
     below, left = factor[..., known:, :known], factor[..., known:, known:]
     gain = solve_lower(factor[..., :known, :known], below.mT, transposed=True).mT
-    return Regression(own - matmul(gain, seen), gain, matmul(left, left.mT))
+    return Regression(others - matmul(gain, seen), gain, matmul(left, left.mT))
 
 
 def output_moments(deviation: Array, weights: Array, normal_weights: Array | None) -> Moments:
@@ -285,8 +278,8 @@ def posterior_moments(deviation: Array, weights: Array, normal_weights: Array | 
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import posterior_moments
     >>> weights, noise = jnp.array([[1.0, 1.0]]), jnp.array([[0.1]])
-    >>> found = posterior_moments(jnp.array([1.5]), weights, noise)
-    >>> print(f"{found.mean[0]:.3f}")  # two inputs of sum 1.5, neither beyond 1
+    >>> moments = posterior_moments(jnp.array([1.5]), weights, noise)
+    >>> print(f"{moments.mean[0]:.3f}")  # two inputs of sum 1.5, neither beyond 1
     0.740
     """
     moments = uniform_moments(deviation, weights, normal_weights)
@@ -299,7 +292,7 @@ def posterior_moments(deviation: Array, weights: Array, normal_weights: Array | 
         normal = None if normal_weights is None else normal_weights[..., None, :, :]
         return corrected_log_evidence(rest, others, normal)
 
-    return moments.corrected(by_own_density(*moments.mean_and_scale, log_density, (-1.0, 1.0)))
+    return moments.corrected(log_density, (-1.0, 1.0))
 
 
 @jax.jit
@@ -329,24 +322,22 @@ def conditional_moments(deviation: Array, weights: Array, normal_weights: Array 
     >>> import jax.numpy as jnp
     >>> from nn_uq_dist.box_gaussian import conditional_moments
     >>> weights, noise = jnp.array([[1.0, 1.0], [1.0, 0.0]]), 0.1 * jnp.eye(2)
-    >>> found = conditional_moments(jnp.array([1.5]), weights, noise)
-    >>> print(f"{found.mean[0]:.3f}")  # one of two terms of the sum 1.5, observed with noise
+    >>> moments = conditional_moments(jnp.array([1.5]), weights, noise)
+    >>> print(f"{moments.mean[0]:.3f}")  # one of two terms of the sum 1.5, observed with noise
     0.740
     """
     known = deviation.shape[-1]
     moments = output_moments(deviation, weights, normal_weights)
     # Means of the uniforms from their own densities do not reproduce the known outputs, which
     # matters if an output is nearly determined. So each output also uses its own density.
-    if normal_weights is not None:
-        rows = [np.append(np.arange(known), j) for j in range(known, weights.shape[-2])]
-        parts = jnp.stack([weights[..., row, :] for row in rows], axis=-3)
-        normals = jnp.stack([normal_weights[..., row, :] for row in rows], axis=-3)
+    if normal_weights is None:
+        return moments
+    rows = np.array([[*range(known), j] for j in range(known, weights.shape[-2])])
+    uniforms, normals = weights[..., rows, :], normal_weights[..., rows, :]
 
-        def log_density(outputs: Array) -> Array:
-            seen = jnp.broadcast_to(deviation[..., None, :], (*outputs.shape, known))
-            values = jnp.concatenate([seen, outputs[..., None]], axis=-1)
-            return corrected_log_evidence(values, parts, normals)
+    def log_density(outputs: Array) -> Array:
+        seen = jnp.broadcast_to(deviation[..., None, :], (*outputs.shape, known))
+        values = jnp.concatenate([seen, outputs[..., None]], axis=-1)
+        return corrected_log_evidence(values, uniforms, normals)
 
-        own = by_own_density(*moments.mean_and_scale, log_density, (-np.inf, np.inf))
-        moments = moments.corrected(own)
-    return moments
+    return moments.corrected(log_density, (-np.inf, np.inf))

@@ -59,7 +59,7 @@ class LinearizedMarginal(OutputDistribution):
     Notes
     -----
     The density is the convolution of rectangles of the paper's ``eq:FINAL_PDF`` with the
-    prefactor ``prod 1/(2 |w_k|)``; for the numerics see `nn_uq_dist.uniform_sum.logpdf`.
+    prefactor ``prod 1/(2 |w_k|)``; for the numerics see ``uniform_sum.logpdf``.
     Many points of one distribution (``loc`` or values of higher rank than ``weights``) share lines.
 
     Examples
@@ -271,7 +271,7 @@ class LinearizedMarginal(OutputDistribution):
         return _approximate_quantile(z, *self._of_one_type)
 
     def entropy(self) -> Array:
-        """Differential entropy by quadrature: see `nn_uq_dist.uniform_sum.entropy`."""
+        """Differential entropy by quadrature: see ``uniform_sum.entropy``."""
         value = uniform_sum.entropy(self.weights, self.normal_scale)
         return jnp.broadcast_to(value, self.batch_shape)
 

@@ -13,7 +13,7 @@ from jax import Array
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.pytree import positions, register_frozen
-from nn_uq_dist.basics.quadrature_nodes import sobol_points
+from nn_uq_dist.basics.quadrature_nodes import MAXIMUM_DIMENSION, sobol_points
 from nn_uq_dist.basics.summary_line import summary_line
 from nn_uq_dist.sampling._monte_carlo import as_counts, in_batches, threefry, warn_nonfinite
 from nn_uq_dist.sampling.flat_network import flat_network
@@ -182,7 +182,13 @@ def paired_draws(
     if randomizations:
         if not checks.is_concrete(key):
             raise TypeError("key must be known for points='sobol', got a traced one; leave jit")
-        cube = sobol_points(key, num_samples, randomizations, linearization.num_coordinates)
+        dimension = linearization.num_coordinates
+        if dimension > MAXIMUM_DIMENSION:
+            raise ValueError(
+                f"points must be 'random' for more than {MAXIMUM_DIMENSION} random variables, got "
+                f"{dimension} and points='sobol'; pass points='random'"
+            )
+        cube = sobol_points(key, num_samples, randomizations, dimension)
         cube = cube.astype(distribution.dtype)
     flat = flat_network(network, distribution)
     if flat.num_outputs != linearization.num_outputs:

@@ -10,7 +10,7 @@ go singly.
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,13 +28,13 @@ from nn_uq_dist.uniform_sum._contour import (
 )
 from nn_uq_dist.uniform_sum._contour_sum import integrand, nodes_of_chunk
 from nn_uq_dist.uniform_sum._each_point import Orders
-from nn_uq_dist.uniform_sum._polynomials import relative_correction
 from nn_uq_dist.uniform_sum._uniform_component import excess_coth, sine_and_cosine
 from nn_uq_dist.uniform_sum._uniform_sum import (
     UniformSum,
     binary_scale,
     distance_from_edge,
     in_units,
+    relative_correction,
     tolerances_of,
 )
 
@@ -108,9 +108,8 @@ def _tilts(orders: Orders, nearest: Array, distribution: UniformSum) -> tuple[Ar
     most = _most_lines(orders, distribution.weights.shape[0], dtype) + 12 * (
         distribution.normal_scale is not None
     )
-    State = tuple[Array, Array, Array, Array]
 
-    def advance(state: State) -> State:
+    def advance(state: tuple[Any, ...]) -> tuple[Any, ...]:
         _, tilt, numbers, count = state
         distance, variance = tilted_moments(pole, distribution, tilt)
         column = jnp.stack([tilt, distance, variance])
@@ -177,8 +176,8 @@ def _look_up(orders: Orders, distance: Array, index: Array, lines: Lines) -> tup
             # The survival function is one at every alias, see `alias_corrections`.
             sums = sums + relative_correction(decay / (1.0 + decay), unit)
         values.append(unit + jnp.log(jnp.where(sums > 0, sums, jnp.nan)))
-    found = jnp.stack(values, axis=1)
-    return found, jnp.all(jnp.isfinite(found), axis=1)
+    logs = jnp.stack(values, axis=1)
+    return logs, jnp.all(jnp.isfinite(logs), axis=1)
 
 
 def _of_one_distribution(
@@ -230,16 +229,9 @@ def by_lines(
     """Values (L, P, M) at points (L, P), weights (n, L), and where they hold."""
 
     def one(y: Array, weights: Array, scale: Array | None) -> tuple[Array, Array]:
-        own = UniformSum(weights.T, scale, distribution.num_rows)
-        values, holds = _of_one_distribution(orders, y[0], own, num_points)
+        single = UniformSum(weights.T, scale, distribution.num_rows)
+        values, holds = _of_one_distribution(orders, y[0], single, num_points)
         return values[None], holds[None]
 
-    found: tuple[Array, Array] = in_chunks(
-        one,
-        y,
-        distribution.weights.T,
-        distribution.normal_scale,
-        size=1,
-        num_rows=num_distributions,
-    )
-    return found
+    parts = y, distribution.weights.T, distribution.normal_scale
+    return in_chunks(one, *parts, size=1, num_rows=num_distributions)

@@ -24,8 +24,13 @@ import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.uniform_sum._contour_sum import Slopes
-from nn_uq_dist.uniform_sum._polynomials import powers, tail_polynomials
-from nn_uq_dist.uniform_sum._uniform_sum import UniformSum, moments_of, sums_of
+from nn_uq_dist.uniform_sum._uniform_sum import (
+    UniformSum,
+    moments_of,
+    powers,
+    sums_of,
+    tail_polynomials,
+)
 
 # Largest number of weights that are conditioned on.
 MOST_CONDITIONED = 4
@@ -113,8 +118,8 @@ class Rows(NamedTuple):
         sums = jnp.sum(jnp.concatenate([values, signs * values[1]]), axis=-2)
         (value, _, second, fourth), moved = sums[:4], sums[4:]
         weights = self.distribution.weights[:, None]
-        own = weights * (second / 3.0 - weights * (weights * (fourth / 45.0)))
-        return self._stacked(value, moved, second, own, level)
+        of_weights = weights * (second / 3.0 - weights * (weights * (fourth / 45.0)))
+        return self._stacked(value, moved, second, of_weights, level)
 
     def of_tail(self, value: Array, slopes: Slopes | None, signs: Array, level: Array) -> Array:
         """Rows of a tail integral: its value (M, B) and the derivatives of its logarithm."""
@@ -124,19 +129,19 @@ class Rows(NamedTuple):
         return self._stacked(value, moved, variance, value * slopes.weights, level)
 
     def _stacked(
-        self, value: Array, moved: Array, of_scale: Array, own: Array, level: Array
+        self, value: Array, moved: Array, of_scale: Array, of_weights: Array, level: Array
     ) -> Array:
         """Rows from the derivatives in the point, over the scale, and in weights that are left.
 
         A weight conditioned on moves the point, and divides the coefficient.
         """
         scale, largest = self.distribution.normal_scale, self.leaves.largest[:, None]
-        own = jnp.where((self.leaves.ranks < level)[:, None], 0.0, own)
+        of_weights = jnp.where((self.leaves.ranks < level)[:, None], 0.0, of_weights)
         is_conditioned = np.arange(len(largest))[:, None, None] < level
         of_largest = moved[1:] - jnp.where(value == 0, 0.0, value / largest)
         of_largest = jnp.where(is_conditioned, of_largest, 0.0)
         of_normal = [] if scale is None else [(scale * of_scale)[None]]
-        return jnp.concatenate([value[None], moved[:1], *of_normal, own, of_largest])
+        return jnp.concatenate([value[None], moved[:1], *of_normal, of_weights, of_largest])
 
 
 def whole(
@@ -210,9 +215,8 @@ def conditioned(
     all_steps = jnp.asarray(np.pad(steps, [(0, 1), (0, 0)]))
     leaves = leaves._replace(ranks=ranks, largest=largest, number=number)
     all_rows = Rows(distribution, leaves, derivatives)
-    State = tuple[Array, Array, Array]
 
-    def descend(level: Array, state: State) -> State:
+    def descend(level: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         numbers, signs, rows = state
         (point, distance), coefficient = numbers[:2], numbers[2:]
         rest = without_largest(distribution, ranks, level).weights

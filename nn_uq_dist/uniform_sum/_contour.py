@@ -15,7 +15,7 @@ Probability 12, 1980, for the pole).
 
 The only errors of the midpoint rule with step ``h`` are aliases at multiples of ``L = 2 pi/h``
 (Poisson summation): on the right they vanish, on the left ``I_m`` is a polynomial whose alternating
-sum has a closed form (`_polynomials`).
+sum has a closed form (`_uniform_sum`).
 """
 
 from typing import NamedTuple
@@ -34,6 +34,8 @@ from nn_uq_dist.uniform_sum._uniform_component import (
 from nn_uq_dist.uniform_sum._uniform_sum import UniformSum, tolerances_of
 
 _MOST_NEWTON_STEPS = 60
+# Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted distribution.
+_TILT_TOLERANCE = 0.3
 
 
 class Contour(NamedTuple):
@@ -142,7 +144,7 @@ def contour_at(
     inverse = lax.rsqrt(variance)
     deviation = variance * inverse
     rate = 1.0 / tilt
-    ahead = order[-1].astype(tilt.dtype) * rate + tolerances.tilt_tolerance * deviation
+    ahead = order[-1].astype(tilt.dtype) * rate + _TILT_TOLERANCE * deviation
     slowest = 0.45 * jnp.max(weights, axis=0, initial=0.0)
     rate = jnp.where(order[-1] == 0, jnp.minimum(rate, slowest), rate)
     tail = (2.0 * exponent) ** 0.5
@@ -282,15 +284,13 @@ def solve_tilt(
     weights, safeguarded by a bracket. ``W - K'`` is convex and decreasing, so a plain Newton step
     from the left of the root never overshoots; this is the fallback.
     """
-    tolerance = tolerances_of(y.dtype).tilt_tolerance
     order = order.astype(y.dtype)
     # The tilt stays away from zero, where the pole is and coth(w t) is infinite.
     lowest = lax.rsqrt(4.0 * distribution.moments()[0])
     inverse_variance = 4.0 * lowest * lowest
     start = jnp.maximum(_initial_tilt(order, y, distance, distribution, inverse_variance), lowest)
-    State = tuple[Array, Array]
 
-    def step(state: State) -> State:
+    def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
         # One array, and so one kernel, for the numbers of all steps.
         tilt, _, left, right, count = state[1]
         at_tilt, spread = tilted_moments(order, distribution, tilt)
@@ -303,7 +303,7 @@ def solve_tilt(
         inside = (proposal > left) & (proposal < right)
         middle = jnp.where(jnp.isinf(right), 2.0 * tilt, jnp.sqrt(left * right))
         proposal = jnp.maximum(jnp.where(inside, proposal, middle), lowest)
-        near = excess * excess < tolerance * tolerance * spread
+        near = excess * excess < _TILT_TOLERANCE**2 * spread
         done = near | ((excess < 0) & (tilt <= lowest))
         tilt = jnp.where(done, tilt, proposal)
         more = any_point(active & ~done & (count < _MOST_NEWTON_STEPS))

@@ -21,13 +21,11 @@ from jax import Array, lax
 from nn_uq_dist.basics.chunks import any_point
 from nn_uq_dist.uniform_sum._contour import (
     Contour,
-    choose_contour,
     envelope_at,
     growth_at,
     log_scale,
     power_of,
 )
-from nn_uq_dist.uniform_sum._polynomials import alias_corrections, relative_correction
 from nn_uq_dist.uniform_sum._uniform_component import (
     TiltedComponent,
     excess_coth,
@@ -37,6 +35,9 @@ from nn_uq_dist.uniform_sum._uniform_component import (
     tilted_component,
 )
 from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum, tolerances_of
+
+# Nodes that are evaluated at a time.
+_NODES_PER_CHUNK = 8
 
 
 class Slopes(NamedTuple):
@@ -235,7 +236,6 @@ def contour_sum(
         Array of shape (M, B); `Slopes` of it, or None.
     """
     tolerances = tolerances_of(distance.dtype)
-    size = tolerances.nodes_per_chunk
     excess = excess_coth(distribution.weights, contour.tilt)
     component = tilted_component(distribution.weights, contour.tilt, excess)
     constants = lax.stop_gradient((distribution, excess, contour))
@@ -246,18 +246,16 @@ def contour_sum(
         of_weights = jnp.zeros((len(distribution.weights), *nothing.shape), nothing.dtype)
         slopes = Slopes(nothing, nothing, of_weights)
 
-    State = tuple[Array, Array, Array, Slopes | None]
-
-    def add_chunk(state: State) -> State:
+    def add_chunk(state: tuple[Any, ...]) -> tuple[Any, ...]:
         chunk, _, total, slopes = state
-        nodes = nodes_of_chunk(contour, chunk, size)
+        nodes = nodes_of_chunk(contour, chunk, _NODES_PER_CHUNK)
         density = integrand(shift, distribution, excess, contour, nodes)
         density = lax.optimization_barrier(density)
         total = total + jnp.sum(density.real, axis=0)
         if slopes is not None:
             slopes = _add_slopes(slopes, density, distribution, component, nodes)
         chunk = chunk + 1
-        return chunk, unfinished(chunk * size, density[-2:, 0]), total, slopes
+        return chunk, unfinished(chunk * _NODES_PER_CHUNK, density[-2:, 0]), total, slopes
 
     def unfinished(node: Array, end: Array) -> Array:
         distribution, excess, contour = constants
@@ -295,83 +293,3 @@ def _shift(distance: Array, distribution: UniformSum, contour: Contour) -> Array
     most = lax.stop_gradient(2.0 * (most / contour.tilt + scale))
     moved = lax.stop_gradient(distribution.normal_variance) * contour.tilt
     return jnp.clip(fixed + moved, -most, most) + (distance - fixed)
-
-
-class TailIntegral(NamedTuple):
-    """M tail integrals of each point, with derivatives if they were requested.
-
-    Attributes
-    ----------
-    log_sum : Array, shape (M, B)
-        Logarithm of the midpoint sum; ``-inf`` for points without density (at or beyond the edge of
-        a bounded distribution).
-    slopes : Slopes or None
-        Its derivatives.
-    aliases : Array, shape (K, M, B)
-        The aliases that the sum lacks, relative to it, and those of the lower orders that their
-        derivatives need.
-    converged : Array of bool, shape (B,)
-        Where all orders converged.
-    """
-
-    log_sum: Array
-    slopes: Slopes | None
-    aliases: Array
-    converged: Array
-
-
-def tail_integral(
-    order: Array,
-    y: Array,
-    distance: Array,
-    distribution: UniformSum,
-    active: Array,
-    last: Array,
-    derivatives: int,
-) -> TailIntegral:
-    """``I_order(y)`` for ``y >= 0`` by the contour integral.
-
-    Parameters
-    ----------
-    order : Array of int, shape (M, B)
-        Ascending by one.
-    y, distance : Array, shape (B,)
-        Point, at or above the center, and its distance from the edge of the support.
-    distribution : UniformSum
-        Weights not negative.
-    active : Array of bool, shape (B,)
-        Points that matter; elsewhere the value is arbitrary but finite or ``-inf``.
-    last : Array of bool, shape ()
-        Whether no other method follows.
-    derivatives : int
-        How many derivatives the quadrature must resolve.
-    """
-    # A comparison of the variance alone would be a kernel of its own, before the loop over leaves.
-    reach = jnp.maximum(distance, distribution.normal_variance)
-    inside = active & (jnp.minimum(reach, distribution.moments()[0]) > 0)
-    # Zero weights become tiny ones, and derivatives pass through: the integral is even in each
-    # weight, and its second derivative at zero is not zero.
-    smallest = jnp.finfo(y.dtype).eps ** 1.5
-    lift = lax.stop_gradient(jnp.maximum(smallest - distribution.weights, 0.0))
-    # Where nothing is computed, use the center of a distribution with weights of one; those that
-    # are not in use have no factors, with which a sum of negative terms would be NaN.
-    scale, num_rows = distribution.normal_scale, distribution.num_rows
-    count: Any = len(lift) if num_rows is None else num_rows
-    is_used: Any = num_rows is None or np.arange(len(lift))[:, None] < num_rows
-    ones = jnp.where(is_used, 1.0, smallest)
-    safe = distribution._replace(
-        weights=jnp.where(inside, distribution.weights + lift, ones).astype(y.dtype),
-        normal_scale=None if scale is None else jnp.where(inside, scale, 1.0),
-    )
-    y = jnp.where(inside, y, 0.0)
-    distance = jnp.where(inside, distance, jnp.asarray(count, y.dtype))
-    constants = lax.stop_gradient((y, distance, safe, inside))
-    contour = choose_contour(order, *constants, last, derivatives)
-    converged = (contour.num_nodes > 0) | ~inside
-    log_sum, slopes = contour_sum(distance, safe, contour, derivatives)
-    moments, decay = safe.moments(), contour.alias_decay
-    # Of points without aliases powers may overflow.
-    near = jnp.where(contour.polynomial_aliases, y, 0.0)
-    aliases = alias_corrections(order, near, moments, decay, contour.spacing, derivatives > 0)
-    aliases = relative_correction(aliases, log_sum)
-    return TailIntegral(jnp.where(inside, log_sum, -jnp.inf), slopes, aliases, converged)

@@ -7,10 +7,11 @@ and a difficult distribution delays only its own chunk.
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from nn_uq_dist.basics.chunks import any_point, chunk_size, in_chunks
@@ -22,12 +23,15 @@ from nn_uq_dist.uniform_sum._conditioning import (
     whole,
     without_largest,
 )
-from nn_uq_dist.uniform_sum._contour_sum import tail_integral
+from nn_uq_dist.uniform_sum._contour import choose_contour
+from nn_uq_dist.uniform_sum._contour_sum import Slopes, contour_sum
 from nn_uq_dist.uniform_sum._uniform_sum import (
     UniformSum,
+    alias_corrections,
     binary_scale,
     distance_from_edge,
     in_units,
+    relative_correction,
 )
 
 # Points at a time on a CPU (measured with 12 to 12,000 distributions) and elsewhere; in programs
@@ -49,13 +53,14 @@ class Values(NamedTuple):
         ``-inf`` beyond the support, NaN for a distribution that is a point mass or not finite.
     done : Array of bool, shape (B,)
         Where the method has converged.
-    gradient : Array, shape (R, M, B), or None
-        Derivatives in the point, in the normal scale if there is one, and in each weight.
+    gradient : Array, shape (R, M, B)
+        Derivatives in the point, in the normal scale if there is one, and in each weight; no rows
+        if they are not requested.
     """
 
     logs: Array
     done: Array
-    gradient: Array | None
+    gradient: Array
 
 
 def evaluate_each_point(
@@ -96,14 +101,14 @@ def evaluate_each_point(
         ends = 2.0 * (jnp.sum(scaled.weights, axis=0) + root * scaled.normal_scale)
         point = jnp.minimum(point, ends)
     distance = distance_from_edge(point, scaled.weights)
-    at = order, point, distance, scaled
+    problem = order, point, distance, scaled
     if scaled.normal_scale is None and len(scaled.weights) <= MOST_CONDITIONED:
-        leaves, done = whole(*at, derivatives), jnp.ones(y.shape, bool)
+        leaves, done = whole(*problem, derivatives), jnp.ones(y.shape, bool)
         rows = Rows(scaled, leaves, derivatives).zeros(order)
         leaves, rows = conditioned(order, leaves, rows, scaled, done, derivatives, on_all=True)
         sums = _Sums(jnp.zeros(order.shape, y.dtype), rows)
     else:
-        sums, leaves, done = _integrals(*at, active, derivatives, conditioning)
+        sums, leaves, done = _integrals(*problem, active, derivatives, conditioning)
     value = sums.rows[0]
     is_zero = value <= 0  # not where a sum is NaN
     if scaled.normal_scale is None:
@@ -113,13 +118,93 @@ def evaluate_each_point(
     logs = logs - jnp.where(order == 0, jnp.log(scale), 0.0)
     second = scaled.moments()[0]
     valid = (second > 0) & jnp.isfinite(second) & ~jnp.isnan(y)
-    gradient = None
+    gradient = jnp.zeros((0, *logs.shape), logs.dtype)
     if derivatives:
         slopes = Rows(scaled, leaves, derivatives).gradient(sums.rows)
         slopes = jnp.where(is_zero, 0.0, slopes / safe) / scale
         others = len(slopes) - len(sign)
         gradient = jnp.concatenate([slopes[:others], slopes[others:] * sign[:, None]])
     return Values(jnp.where(valid, logs, jnp.nan), done | ~valid, gradient)
+
+
+class TailIntegral(NamedTuple):
+    """M tail integrals of each point, with derivatives if they were requested.
+
+    Attributes
+    ----------
+    log_sum : Array, shape (M, B)
+        Logarithm of the midpoint sum; ``-inf`` for points without density (at or beyond the edge of
+        a bounded distribution).
+    slopes : Slopes or None
+        Its derivatives.
+    aliases : Array, shape (K, M, B)
+        The aliases that the sum lacks, relative to it, and those of the lower orders that their
+        derivatives need.
+    converged : Array of bool, shape (B,)
+        Where all orders converged.
+    """
+
+    log_sum: Array
+    slopes: Slopes | None
+    aliases: Array
+    converged: Array
+
+
+def tail_integral(
+    order: Array,
+    y: Array,
+    distance: Array,
+    distribution: UniformSum,
+    active: Array,
+    last: Array,
+    derivatives: int,
+) -> TailIntegral:
+    """``I_order(y)`` for ``y >= 0`` by the contour integral.
+
+    Parameters
+    ----------
+    order : Array of int, shape (M, B)
+        Ascending by one.
+    y, distance : Array, shape (B,)
+        Point, at or above the center, and its distance from the edge of the support.
+    distribution : UniformSum
+        Weights not negative.
+    active : Array of bool, shape (B,)
+        Points that matter; elsewhere the value is arbitrary but finite or ``-inf``.
+    last : Array of bool, shape ()
+        Whether no other method follows.
+    derivatives : int
+        How many derivatives the quadrature must resolve.
+    """
+    # A comparison of the variance alone would be a kernel of its own, before the loop over leaves.
+    reach = jnp.maximum(distance, distribution.normal_variance)
+    inside = active & (jnp.minimum(reach, distribution.moments()[0]) > 0)
+    # Zero weights become tiny ones, and derivatives pass through: the integral is even in each
+    # weight, and its second derivative at zero is not zero.
+    smallest = jnp.finfo(y.dtype).eps ** 1.5
+    lift = lax.stop_gradient(jnp.maximum(smallest - distribution.weights, 0.0))
+    # Where nothing is computed, use the center of a distribution with weights of one; those that
+    # are not in use have no factors, with which a sum of negative terms would be NaN.
+    scale, num_rows = distribution.normal_scale, distribution.num_rows
+    count: Any = len(lift) if num_rows is None else num_rows
+    is_used: Any = num_rows is None or np.arange(len(lift))[:, None] < num_rows
+    ones = jnp.where(is_used, 1.0, smallest)
+    safe = distribution._replace(
+        weights=jnp.where(inside, distribution.weights + lift, ones).astype(y.dtype),
+        normal_scale=None if scale is None else jnp.where(inside, scale, 1.0),
+    )
+    y = jnp.where(inside, y, 0.0)
+    distance = jnp.where(inside, distance, jnp.asarray(count, y.dtype))
+    constants = lax.stop_gradient((y, distance, safe, inside))
+    contour = choose_contour(order, *constants, last, derivatives)
+    converged = (contour.num_nodes > 0) | ~inside
+    log_sum, slopes = contour_sum(distance, safe, contour, derivatives)
+    moments, decay = safe.moments(), contour.alias_decay
+    # Of points without aliases powers may overflow.
+    near = jnp.where(contour.polynomial_aliases, y, 0.0)
+    aliases = alias_corrections(order, near, moments, decay, contour.spacing, derivatives > 0)
+    aliases = relative_correction(aliases, log_sum)
+    return TailIntegral(jnp.where(inside, log_sum, -jnp.inf), slopes, aliases, converged)
 
 
 class _Sums(NamedTuple):
@@ -149,7 +234,6 @@ def _integrals(
     The plain integral is the first pass of a loop; the leaves of points for which it does not
     converge are the others. One program of the integral serves all.
     """
-    at = order, y, distance, distribution
 
     def add_leaf(
         index: Array, used: Array, is_last: Array, leaves: Leaves, sums: _Sums
@@ -183,15 +267,14 @@ def _integrals(
         total = sums.rows * jnp.exp(sums.unit - safe) + added
         return _Sums(unit, jnp.where(kept, total, sums.rows)), tail.converged
 
-    leaves = whole(*at, derivatives)
+    leaves = whole(order, y, distance, distribution, derivatives)
     nothing = Rows(distribution, leaves, derivatives).zeros(order)
     sums = _Sums(jnp.full(order.shape, -jnp.inf, y.dtype), nothing)
     if not conditioning:
         sums, converged = add_leaf(jnp.asarray(0), active, jnp.asarray(False), leaves, sums)
         return sums, leaves, converged
-    State = tuple[Array, Array, Array, Array, Leaves, _Sums]
 
-    def one_pass(state: State) -> State:
+    def one_pass(state: tuple[Any, ...]) -> tuple[Any, ...]:
         _, index, used, is_tree, leaves, sums = state
         sums, converged = add_leaf(index, used, is_tree, leaves, sums)
         used = used & jnp.where(is_tree, index + 1 < 1 << leaves.number, ~converged)
@@ -235,19 +318,17 @@ def evaluate_in_chunks(
         Number of leading points that matter; later chunks cost nothing. Default: all.
     """
 
-    def chunk(y: Array, rows: Array, scale: Array | None, active: Array) -> Values:
-        own = distribution._replace(weights=rows.T, normal_scale=scale)
+    def chunk(y: Array, rows: Array, scale: Array | None, active: Array) -> list[Array]:
+        some = distribution._replace(weights=rows.T, normal_scale=scale)
         values = evaluate_each_point(
-            orders, y, own, active, derivatives=derivatives, conditioning=conditioning
+            orders, y, some, active, derivatives=derivatives, conditioning=conditioning
         )
-        by_point: Values = jax.tree.map(lambda part: jnp.moveaxis(part, -1, 0), values)
-        return by_point
+        return [jnp.moveaxis(part, -1, 0) for part in values]
 
     count = len(y)
     active = jnp.ones(count, bool) if num_points is None else jnp.arange(count) < num_points
     # Weights come as a transpose. XLA takes back a transpose of it that is outside of the loop.
     parts = y, distribution.weights.T, distribution.normal_scale, active
     size = chunk_size(*(CHUNK if num_points is None else _PADDED_CHUNK))
-    found = in_chunks(chunk, *parts, size=size, num_rows=num_points)
-    joined: Values = jax.tree.map(lambda part: jnp.moveaxis(part, 0, -1), found)
-    return joined
+    by_point = in_chunks(chunk, *parts, size=size, num_rows=num_points)
+    return Values(*[jnp.moveaxis(part, 0, -1) for part in by_point])

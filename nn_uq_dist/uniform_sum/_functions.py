@@ -2,32 +2,43 @@ r"""The distribution of ``sum_k w_k U_k + s N`` as functions, with the names of 
 
 ``U_k ~ Uniform(-1, 1)`` and ``N ~ Normal(0, 1)`` are independent. All functions take
 ``(x, weights, normal_scale=None)`` with ``weights`` of shape ``(..., n)`` whose leading axes
-broadcast against ``x`` and ``normal_scale``.
+broadcast against ``x`` and ``normal_scale``. The distributions that call them have checked that
+these are real numbers whose shapes broadcast.
 """
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics.checks import as_numeric, at_least_single
+from nn_uq_dist.basics.checks import at_least_single
 from nn_uq_dist.basics.concrete import as_results, nan_unless, runs_in_numpy, with_nan_gradients
-from nn_uq_dist.basics.row_algebra import namespace
-from nn_uq_dist.uniform_sum._choice_of_method import evaluate, magnitude
+from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
+from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.uniform_sum._each_point import BOTH, DENSITY, SURVIVAL, Orders
+from nn_uq_dist.uniform_sum.points import evaluate
 from nn_uq_dist.uniform_sum.quantiles import (
     at_most_half,
+    corners,
     resolved_scale,
+    saddlepoint_quantile,
     score_at,
     score_of_tail,
     value_at_score,
 )
 
+# Normal scores at which panels of the entropy end: beyond the last there is less than 1e-20.
+_SCORES = 0.75 * np.arange(14)
+# Up to this many weights times nodes of the entropy, going point by point is as fast as the common
+# lines of the nodes, and compiles in less than two thirds of the time.
+_FEW_FACTORS = 2**19
+
 
 class Arguments(NamedTuple):
-    """Checked arguments of one floating-point type: NumPy arrays if all are known, else JAX ones.
+    """Arguments of one floating-point type: NumPy arrays if all are known, else JAX ones.
 
     Arithmetic with NumPy compiles nothing, whatever the shapes are.
     """
@@ -35,7 +46,7 @@ class Arguments(NamedTuple):
     x: Any
     weights: Any
     normal_scale: Any
-    given: tuple[Any, ...]
+    originals: tuple[Any, ...]
 
     def evaluate(self, orders: Orders) -> Any:
         """Log density, log tail probability beyond ``|x|``, or both."""
@@ -47,40 +58,22 @@ class Arguments(NamedTuple):
 
     def results(self, values: Any) -> Any:
         """JAX arrays for users, whose gradients are NaN where the values are."""
-        return as_results(with_nan_gradients(values), *self.given)
+        if isinstance(self.weights, np.ndarray):
+            return as_results(values, *self.originals)
+        return with_nan_gradients(values)
 
 
-def prepare(
-    name: str, x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None
-) -> Arguments:
-    """Common floating-point type and checked shapes."""
-    given = {name: x, "weights": weights, "normal_scale": normal_scale}
-    parts = [as_numeric(label, part) for label, part in given.items() if part is not None]
-    dtype = at_least_single(*parts)
-    xp: Any = np if runs_in_numpy(*parts) else jnp
-    arrays = [xp.asarray(part, dtype) for part in parts]
-    x_array, weights_array = arrays[:2]
-    scale_array = arrays[2] if len(arrays) > 2 else None
-    if weights_array.ndim == 0 or weights_array.shape[-1] == 0:
-        raise ValueError(
-            f"weights must have shape (..., n) with n >= 1, got {weights_array.shape}; "
-            "pass an array whose last axis is summed over, for one component weights=[w]"
-        )
-    scale_shape = () if scale_array is None else scale_array.shape
-    try:
-        jnp.broadcast_shapes(x_array.shape, weights_array.shape[:-1], scale_shape)
-    except ValueError as error:
-        raise ValueError(
-            f"{name}, weights without their last axis and normal_scale must broadcast, got shapes "
-            f"{x_array.shape}, {weights_array.shape[:-1]} and {scale_shape}; to evaluate points of "
-            "one distribution give weights shape (n,), for a grid per distribution weights (m, 1, "
-            f"n) and {name} (p,)"
-        ) from error
-    if scale_array is not None:
-        with np.errstate(invalid="ignore"):
-            scale_array = nan_unless(scale_array >= 0, scale_array)
-            scale_array = resolved_scale(scale_array, weights_array)
-    return Arguments(x_array, weights_array, scale_array, (x, weights, normal_scale))
+def _prepared(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None) -> Arguments:
+    weights = weights if hasattr(weights, "dtype") else jnp.asarray(weights)
+    originals = (x, weights) if normal_scale is None else (x, weights, normal_scale)
+    dtype = at_least_single(*originals)
+    xp: Any = np if runs_in_numpy(originals) else jnp
+    points, columns, *scales = [xp.asarray(original, dtype) for original in originals]
+    if not scales:
+        return Arguments(points, columns, None, originals)
+    with np.errstate(invalid="ignore"):
+        scale = resolved_scale(nan_unless(scales[0] >= 0, scales[0]), columns)
+    return Arguments(points, columns, scale, originals)
 
 
 def _from_upper_half(x: Any, log_tail: Any) -> Any:
@@ -109,13 +102,6 @@ def logpdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
         ``-inf`` outside the support; NaN where a parameter is NaN or infinite, where
         ``normal_scale`` is negative, and for a point mass (all weights and the scale zero).
 
-    Raises
-    ------
-    ValueError
-        If the shapes do not broadcast or ``weights`` has no last axis.
-    TypeError
-        If an argument is complex.
-
     Notes
     -----
     .. math::
@@ -130,29 +116,15 @@ def logpdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
     Examples
     --------
     >>> from nn_uq_dist import uniform_sum
-    >>> float(uniform_sum.pdf(0.0, [1.0, 1.0]))
-    0.5
+    >>> print(uniform_sum.logpdf(0.0, [1.0, 1.0]).round(4))  # log(1/2)
+    -0.6931
     """
-    a = prepare("x", x, weights, normal_scale)
+    a = _prepared(x, weights, normal_scale)
     return a.results(a.evaluate(DENSITY)[0])
 
 
-def pdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
-    """Density: the exponential of `logpdf`, where arguments and errors are described.
-
-    Examples
-    --------
-    >>> from nn_uq_dist import uniform_sum
-    >>> float(uniform_sum.pdf(0.25, [0.5]))
-    1.0
-    """
-    a = prepare("x", x, weights, normal_scale)
-    with np.errstate(over="ignore"):  # infinite where the type has no such number
-        return a.results(namespace(a.x).exp(a.evaluate(DENSITY)[0]))
-
-
 def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
-    r"""Log survival function, ``log P(X > x)``; arguments and errors as in `logpdf`.
+    r"""Log survival function, ``log P(X > x)``; arguments as in `logpdf`.
 
     The upper tail has relative accuracy up to the edge of the support. Below the center the value
     is ``log1p(-exp(.))`` of the mirrored tail.
@@ -170,7 +142,7 @@ def logsf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = Non
     >>> round(math.exp(float(value)), 6)
     0.125
     """
-    a = prepare("x", x, weights, normal_scale)
+    a = _prepared(x, weights, normal_scale)
     return a.results(a.log_survival())
 
 
@@ -179,12 +151,7 @@ def logpdf_and_logsf(
 ) -> tuple[Array, Array]:
     """`logpdf` and `logsf` at once, for little more than the cost of one.
 
-    Parameters and errors as in `logpdf`. The integrands differ by the factor ``1/z`` only.
-
-    Returns
-    -------
-    tuple of Array, shape (...)
-        Log density and log survival.
+    Parameters as in `logpdf`. The integrands differ by the factor ``1/z`` only.
 
     Examples
     --------
@@ -194,13 +161,13 @@ def logpdf_and_logsf(
     >>> print([round(math.exp(float(value)), 6) for value in values])
     [0.25, 0.125]
     """
-    a = prepare("x", x, weights, normal_scale)
+    a = _prepared(x, weights, normal_scale)
     logs, tail = a.evaluate(BOTH)
     return a.results((logs, _from_upper_half(a.x, tail)))
 
 
 def logcdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
-    """Log distribution function, `logsf` at ``-x``; arguments and errors as in `logpdf`.
+    """Log distribution function, `logsf` at ``-x``; arguments as in `logpdf`.
 
     Examples
     --------
@@ -208,12 +175,12 @@ def logcdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = No
     >>> round(float(uniform_sum.logcdf(0.0, [1.0, 1.0])), 6)
     -0.693147
     """
-    a = prepare("x", x, weights, normal_scale)
+    a = _prepared(x, weights, normal_scale)
     return a.results(a._replace(x=-a.x).log_survival())
 
 
 def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
-    """Survival function, the exponential of `logsf`; arguments and errors as in `logpdf`.
+    """Survival function, the exponential of `logsf`; arguments as in `logpdf`.
 
     Examples
     --------
@@ -221,12 +188,12 @@ def sf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) 
     >>> float(uniform_sum.sf(0.0, [3.0, 0.2, 1.0], 0.5))
     0.5
     """
-    a = prepare("x", x, weights, normal_scale)
+    a = _prepared(x, weights, normal_scale)
     return a.results(namespace(a.x).exp(a.log_survival()))
 
 
 def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
-    """Distribution function, exponential of `logcdf`; arguments and errors as in `logpdf`.
+    """Distribution function, exponential of `logcdf`; arguments as in `logpdf`.
 
     Examples
     --------
@@ -234,7 +201,7 @@ def cdf(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
     >>> float(uniform_sum.cdf(-0.5, [1.0]))
     0.25
     """
-    a = prepare("x", x, weights, normal_scale)
+    a = _prepared(x, weights, normal_scale)
     return a.results(namespace(a.x).exp(a._replace(x=-a.x).log_survival()))
 
 
@@ -255,18 +222,13 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
         NaN where ``q`` is outside [0, 1] or the distribution is not valid; the ends of the support
         at 0 and 1.
 
-    Raises
-    ------
-    ValueError, TypeError
-        As in `logpdf`.
-
     Examples
     --------
     >>> from nn_uq_dist import uniform_sum
     >>> round(float(uniform_sum.ppf(0.125, [1.0, 1.0])), 6)
     -1.0
     """
-    a = prepare("q", q, weights, normal_scale)
+    a = _prepared(q, weights, normal_scale)
     xp = namespace(a.x)
     valid = (a.x >= 0) & (a.x <= 1)
     q_array = nan_unless(valid, a.x)
@@ -282,7 +244,7 @@ def ppf(q: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None)
 def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
     r"""Normal score ``Phi^{-1}(F(x))``, accurate in both tails.
 
-    Parameters and errors as in `logpdf`. Infinite at and beyond the edge of the support.
+    Parameters as in `logpdf`. Infinite at and beyond the edge of the support.
 
     Notes
     -----
@@ -295,7 +257,7 @@ def normal_score(x: ArrayLike, weights: ArrayLike, normal_scale: ArrayLike | Non
     >>> float(uniform_sum.normal_score(0.0, [1.0, 0.3]))
     0.0
     """
-    a = prepare("x", x, weights, normal_scale)
+    a = _prepared(x, weights, normal_scale)
     return a.results(score_at(a.x, a.evaluate(SURVIVAL)[0]))
 
 
@@ -304,12 +266,7 @@ def normal_score_and_logpdf(
 ) -> tuple[Array, Array]:
     """`normal_score` and `logpdf` at once, for little more than the cost of one.
 
-    Parameters and errors as in `logpdf`. The density of a copula needs both.
-
-    Returns
-    -------
-    tuple of Array, shape (...)
-        Normal score and log density.
+    Parameters as in `logpdf`. The density of a copula needs both.
 
     Examples
     --------
@@ -318,7 +275,7 @@ def normal_score_and_logpdf(
     >>> float(score), round(float(log_density), 4)
     (0.0, -0.6931)
     """
-    a = prepare("x", x, weights, normal_scale)
+    a = _prepared(x, weights, normal_scale)
     logs, tail = a.evaluate(BOTH)
     return a.results((score_at(a.x, tail), logs))
 
@@ -328,7 +285,7 @@ def from_normal_score(
 ) -> Array:
     """Inverse of `normal_score`: ``F^{-1}(Phi(z))``, accurate in both tails.
 
-    ``z`` has the shape of ``x`` in `logpdf`, where other arguments and errors are described.
+    ``z`` has the shape of ``x`` in `logpdf`, where other arguments are described.
 
     Examples
     --------
@@ -337,6 +294,79 @@ def from_normal_score(
     >>> round(float(uniform_sum.from_normal_score(score, [0.5, 0.3, 0.2])), 5)
     0.9
     """
-    a = prepare("z", z, weights, normal_scale)
-    x = value_at_score(magnitude(a.x), a.weights, a.normal_scale)
-    return a.results(namespace(a.x).where(a.x < 0, -x, x))
+    a = _prepared(z, weights, normal_scale)
+    xp = namespace(a.x)
+    # Unlike that of ``abs``, the derivative at zero is one.
+    x = value_at_score(xp.where(a.x < 0, -a.x, a.x), a.weights, a.normal_scale)
+    return a.results(xp.where(a.x < 0, -x, x))
+
+
+def entropy(weights: ArrayLike, normal_scale: ArrayLike | None = None) -> Array:
+    r"""Differential entropy ``-E[log p(X)]`` in nats.
+
+    With ``weights`` and ``normal_scale`` as in `logpdf`; of the shape of their batch.
+
+    Notes
+    -----
+    Quadrature of ``-2 p log p`` over the upper half of the distribution, with panels between
+    quantiles, that are dense where a small weight or a small normal part rounds off a corner of the
+    density. The error is below 1e-9 in float64 and below 1e-5 in float32.
+
+    Examples
+    --------
+    >>> import math
+    >>> from nn_uq_dist import uniform_sum
+    >>> value = uniform_sum.entropy([1.0])  # log 2
+    >>> abs(float(value) - math.log(2.0)) < 1e-6
+    True
+    """
+    a = _prepared(0.0, weights, normal_scale)
+    magnitudes, scale, unit, values, lengths = _in_units(a.weights, a.normal_scale)
+    if values.size * magnitudes.shape[-1] <= _FEW_FACTORS:  # else the nodes share a distribution
+        magnitudes = jnp.broadcast_to(magnitudes, (*values.shape, magnitudes.shape[-1]))
+    logs = logpdf(values, magnitudes, scale)
+    # The last end may lie beyond that of the support.
+    safe = jnp.where(logs == -jnp.inf, 0.0, logs)
+    share = lengths * jnp.exp(logs)
+    mass = jnp.sum(share, axis=0)
+    # In units of the mass found, which cancels the errors that all densities have in common.
+    return jnp.log(2.0 * mass) - jnp.sum(share * safe, axis=0) / mass + jnp.log(unit)
+
+
+@jax.jit
+def _in_units(weights: Array, normal_scale: Array | None) -> tuple[Any, ...]:
+    """Weights and scale in a unit of their size, that unit, and nodes and lengths in it.
+
+    Otherwise errors in the mass of the quadrature would be multiplied by the logarithm of the unit.
+    Nodes move with the distribution: at fixed values the derivative would have a boundary layer at
+    the edge of the support.
+    """
+    magnitudes = jnp.abs(weights)
+    scale = jnp.zeros((), weights.dtype) if normal_scale is None else normal_scale
+    unit = binary_unit(jnp.maximum(jnp.max(magnitudes, axis=-1), scale))
+    magnitudes, scale = magnitudes / unit[..., None], scale / unit
+    size = jnp.sum(magnitudes, axis=-1) + scale
+    growth = size / lax.stop_gradient(size)
+    nodes, lengths = gauss_legendre(_ends(*lax.stop_gradient((magnitudes, scale, size))))
+    normal = None if normal_scale is None else scale
+    return magnitudes, normal, unit, growth * nodes, growth * lengths
+
+
+def _ends(weights: Array, scale: Array, size: Array) -> Array:
+    """Ends of the panels: quantiles, corners of the density, and how far they are rounded off."""
+    weights = jnp.broadcast_to(weights, (*size.shape, weights.shape[-1]))
+    scores = jnp.asarray(_SCORES, weights.dtype).reshape(-1, *(1,) * size.ndim)
+    # A normal part bounds the tilts that lead to the edge of a bounded support.
+    least = jnp.maximum(scale, jnp.finfo(weights.dtype).eps * size)
+    ends = saddlepoint_quantile(
+        jnp.broadcast_to(scores, (len(scores), *size.shape)), weights, least
+    )
+    ordered = -jnp.sort(-weights, axis=-1)
+    rest = ordered[..., 3:]
+    spread = jnp.sqrt(jnp.sum(rest**2, axis=-1) / 3 + scale**2)
+    # Smooth distributions have no more corner at 7 standard deviations of the other weights and
+    # the normal part; a fourth weight has its own there.
+    around = (jnp.zeros_like(spread), jnp.max(rest, axis=-1, initial=0.0), 3 * spread, 7 * spread)
+    of_density = corners(ordered)
+    moved = [of_density + sign * offset for offset in around for sign in (-1, 1)]
+    return jnp.sort(jnp.clip(jnp.concatenate([0 * ends[:1], ends, *moved]), 0, ends[-1]), axis=0)

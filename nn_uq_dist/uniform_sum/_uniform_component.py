@@ -82,11 +82,11 @@ def log_mgf_below_edge(weights: Array, tilt: Array) -> Array:
     # The quotient is close to one and is rounded to a multiple of epsilon: with thousands of small
     # weights these errors would add up to a bias. The series is the integral of that of the
     # Langevin function.
-    at = jnp.where(small, product, 0.0)
-    square = at * at
+    near = jnp.where(small, product, 0.0)
+    square = near * near
     series = polynomial([c / (2 * k + 2) for k, c in enumerate(LANGEVIN_SERIES[:6])], square)
     double = 2.0 * jnp.where(small, 1.0, product)
-    return jnp.where(small, series * square - at, jnp.log(-jnp.expm1(-double) / double))
+    return jnp.where(small, series * square - near, jnp.log(-jnp.expm1(-double) / double))
 
 
 def sums_of_excess(weights: Array, tilt: Array) -> tuple[Array, Array]:
@@ -147,10 +147,10 @@ def tilted_component(weights: Array, tilt: Array, excess: Array) -> TiltedCompon
     u = weights * tilt
     inverse = 1.0 / u
     small = u < _SERIES_BELOW
-    at = jnp.where(small, u, 0.0)
-    square = at * at
+    near = jnp.where(small, u, 0.0)
+    square = near * near
     slope = polynomial([(2 * k + 1) * c for k, c in enumerate(LANGEVIN_SERIES)], square)
-    langevin = jnp.where(small, at * polynomial(LANGEVIN_SERIES, square), 1.0 + excess - inverse)
+    langevin = jnp.where(small, near * polynomial(LANGEVIN_SERIES, square), 1.0 + excess - inverse)
     curvature = jnp.where(small, -slope, excess * (excess + 2.0) - inverse * inverse)
     return TiltedComponent(inverse, langevin, curvature)
 
@@ -206,7 +206,9 @@ def square_and_product(angle: Array) -> tuple[Array, Array]:
 
 
 def square_product_and_deficits(angle: Array, inverse: Array) -> tuple[Array, Array, Array, Array]:
-    """Those, ``1 - sin(v)^2/v^2`` and ``(v - sin(v) cos(v))/v^2``, exact for small ``v >= 0``.
+    """`square_and_product`, ``1 - sin(v)^2/v^2`` and ``(v - sin(v) cos(v))/v^2`` for ``v >= 0``.
+
+    All are exact to rounding for small ``v``.
 
     ``inverse`` is ``1/v``, which callers can compute without a division at each node.
     """

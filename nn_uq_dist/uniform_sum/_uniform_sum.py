@@ -1,5 +1,16 @@
-"""The random variable ``sum_k w_k U_k + s N``, as all numerics hold it, and their tolerances."""
+r"""The random variable ``sum_k w_k U_k + s N``: moments, polynomials of the tails, tolerances.
 
+Left of the support ``I_m(-u) = E[(R + u)^(m-1)]/(m-1)!`` for ``u >= 0``: no quadrature is needed,
+and the alternating sum over all aliases of the midpoint rule is known in closed form.
+
+Derivatives are polynomials of lower orders. With ``P_m`` the polynomial of order ``m``, ``v`` the
+normal variance and the second and fourth cumulant ``w^2/3`` and ``-2 w^4/15`` of ``w U``,
+
+.. math:: \frac{dP_m}{du} = P_{m-1}, \qquad \frac{dP_m}{dv} = \frac{P_{m-2}}{2}, \qquad
+    \frac{dP_m}{dw} = \frac{w}{3} P_{m-2} - \frac{w^3}{45} P_{m-4}.
+"""
+
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -9,9 +20,18 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from nn_uq_dist.basics.row_algebra import binary_unit
+from nn_uq_dist.uniform_sum._uniform_component import polynomial
 
 # Factors that are multiplied at a time; the number of rows in use is a multiple of this.
 ROWS_PER_GROUP = 4
+
+# Order for the survival function of a distribution conditioned on its four largest weights.
+_MAX_ORDER = 5
+# How far the orders lie below that of the value: for the value itself and for its derivatives.
+_LOWER = (0, 1, 2, 4)
+
+# Sum over k >= 1 of -(-q)^k k^p is q times these polynomials in q over (1 + q)^(p + 1) (Euler).
+_EULERIAN = ((1,), (1,), (1, -1), (1, -4, 1), (1, -11, 11, -1))
 
 
 class UniformSum(NamedTuple):
@@ -105,6 +125,93 @@ def binary_scale(distribution: UniformSum) -> Array:
     return binary_unit(largest)
 
 
+def alias_corrections(
+    order: Array,
+    y: Array,
+    moments: tuple[Array, Array],
+    decay: Array,
+    spacing: Array,
+    derivatives: bool,
+) -> Array:
+    """Sum of the aliases ``I_m(y - k L)``, ``k >= 1``, with factors ``-(-q)^k``.
+
+    Parameters
+    ----------
+    order, moments, derivatives
+        As for `tail_polynomials`, as is the result.
+    y : Array, shape (B,)
+    decay : Array, shape (B,)
+        ``q = exp(-t L)``; zero where the aliases are not corrected.
+    spacing : Array, shape (B,)
+        ``L``.
+    """
+    share, scaled, sums = 1.0 / (1.0 + decay), decay, []
+    for numerator in _EULERIAN:
+        # (k L)^p, summed over k
+        scaled = scaled * share
+        sums.append(scaled * polynomial(numerator, decay))
+        scaled = scaled * spacing
+    of_point = powers(-y)
+    rows = [
+        sum(  # the binomial sum over powers of k L - y
+            (math.comb(r, p) * sums[p] * of_point[r - p] for p in range(r)),
+            start=sums[r],
+        )
+        for r in range(_MAX_ORDER)
+    ]
+    return tail_polynomials(order, rows, moments, derivatives)
+
+
+def relative_correction(correction: Array, log_sum: Array) -> Array:
+    """``correction / exp(log_sum)``; zero for a zero correction even if the sum underflows."""
+    some = correction > 0
+    log_correction = jnp.log(jnp.where(some, correction, 1.0))
+    return jnp.where(some, jnp.exp(jnp.where(some, log_correction - log_sum, 0.0)), 0.0)
+
+
+def powers(base: Array) -> list[Array]:
+    """``base^0, ..., base^4``."""
+    square = base * base
+    return [jnp.ones_like(base), base, square, square * base, square * square]
+
+
+def tail_polynomials(
+    order: Array, a: list[Array], moments: tuple[Array, Array], derivatives: bool
+) -> Array:
+    """``I_order(-u)`` left of the support, and those of the lower orders for derivatives.
+
+    Parameters
+    ----------
+    order : Array of int, shape (M, ..., B)
+        From 0 (a density: the value is zero) to 5.
+    a : list of Array, shape (..., B)
+        `powers` of ``u``, or any linear functional of them.
+    moments : tuple of Array
+        Second and fourth moment of ``R``; the odd ones vanish by symmetry.
+    derivatives : bool
+        Whether to add the lower orders.
+
+    Returns
+    -------
+    Array, shape (K, M, ..., B)
+        Orders ``m``, ``m - 1``, ``m - 2`` and ``m - 4``, or ``m`` alone.
+    """
+    second, fourth = moments
+    values = (
+        a[0],
+        a[1],
+        (a[2] + second * a[0]) / 2.0,
+        (a[3] + 3.0 * second * a[1]) / 6.0,
+        (a[4] + 6.0 * second * a[2] + fourth * a[0]) / 24.0,
+    )
+    lower = np.array(_LOWER if derivatives else _LOWER[:1])
+    order = order - lower.reshape(-1, *[1] * order.ndim)
+    result = jnp.zeros_like(a[0])
+    for p, value in enumerate(values):
+        result = jnp.where(order == p + 1, value, result)
+    return result
+
+
 class Tolerances(NamedTuple):
     """Tolerances for one floating-point type.
 
@@ -112,8 +219,6 @@ class Tolerances(NamedTuple):
     ----------
     alias_exponent
         Aliases of the trapezoidal rule are at most about ``exp(-alias_exponent)``.
-    nodes_per_chunk
-        Nodes that are evaluated at a time.
     target, seen, unseen
         Nodes are added until the bound on all later terms falls below ``target``; or below
         ``unseen``, if the integrand at the last two nodes is below ``seen``. The bound replaces all
@@ -130,12 +235,9 @@ class Tolerances(NamedTuple):
         of that distribution.
     line_end
         Lines end at about this fraction of the width from the edge.
-    tilt_tolerance
-        Tolerance of the tilt at the saddlepoint, in standard deviations of the tilted distribution.
     """
 
     alias_exponent: float
-    nodes_per_chunk: int
     target: float
     seen: float
     unseen: float
@@ -146,12 +248,11 @@ class Tolerances(NamedTuple):
     more_nodes: int
     line_reach: float
     line_end: float
-    tilt_tolerance: float
 
 
 _TOLERANCES = {
-    "float32": Tolerances(17.0, 8, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 3, 1.25, 1e-4, 0.3),
-    "float64": Tolerances(31.0, 8, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 6, 2.5, 1e-7, 0.3),
+    "float32": Tolerances(17.0, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 3, 1.25, 1e-4),
+    "float64": Tolerances(31.0, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 6, 2.5, 1e-7),
 }
 
 

@@ -1,14 +1,17 @@
-"""Points that each have their own distribution: values, with first and second derivatives.
+"""Values at points: singly or on common lines, with first and second derivatives.
 
 First derivatives are sums over the nodes of the values: automatic differentiation is used only for
-second derivatives. Traced numbers are compiled for their shape. Outside of ``jit`` that would be a
-program for each number of points and weights, so points are padded to one of few capacities, and
-weights with zeros; the program gets their true numbers and skips the rest, so that the next table,
-figure or notebook cell compiles nothing. Whether some points need conditioning, for which a traced
-program needs a branch, is then decided in Python: the program of the harder method is compiled
-when a point first needs it, and run only for those points.
+second derivatives. Points that no line serves, and derivatives, go singly.
+
+Traced numbers are compiled for their shape. Outside of ``jit`` that would be a program for each
+number of points and weights, so points are padded to one of few capacities, and weights with zeros;
+the program gets their true numbers and skips the rest, so that the next table, figure or notebook
+cell compiles nothing. Whether some points need conditioning, for which a traced program needs a
+branch, is then decided in Python: the program of the harder method is compiled when a point first
+needs it, and run only for those points.
 """
 
+import math
 from functools import partial
 from typing import Any
 
@@ -19,12 +22,19 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from nn_uq_dist.basics.checks import refused
+from nn_uq_dist.basics.chunks import any_point, chunk_size, in_chunks
 from nn_uq_dist.basics.concrete import as_jax, runs_in_numpy
+from nn_uq_dist.basics.normal_tails import log_normal_density
+from nn_uq_dist.basics.row_algebra import namespace
+from nn_uq_dist.uniform_sum._common_lines import by_lines, is_worth_lines
 from nn_uq_dist.uniform_sum._conditioning import MOST_CONDITIONED
 from nn_uq_dist.uniform_sum._each_point import (
     BOTH,
+    CHUNK,
     SURVIVAL,
     Orders,
+    Values,
+    evaluate_each_point,
     evaluate_in_chunks,
 )
 from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum
@@ -33,8 +43,9 @@ from nn_uq_dist.uniform_sum._uniform_sum import ROWS_PER_GROUP, UniformSum
 MOST_POINTS = 2**14
 _FEWEST_POINTS = 2**10
 _FEWEST_WEIGHTS = 16
-# Most numbers in the weights of the fewest points.
-_MOST_NUMBERS = 2**20
+# Most numbers in the weights of the fewest points, in the weights of points that go singly, and in
+# the points of concrete calls.
+_MOST_PADDED, _MOST_NUMBERS = 2**20, 2**21
 
 type HostArray = NDArray[Any]
 Primals = tuple[Array, UniformSum]
@@ -43,6 +54,143 @@ _twice_differentiable = refused(
     "third derivatives of uniform_sum functions are not implemented: "
     "expected at most two nested differentiations; use finite differences of the second"
 )
+
+
+def evaluate(orders: Orders, x: Any, weights: Any, normal_scale: Any) -> Any:
+    """Log density (order 0) and log survival (1) at ``|x|``: distributions are symmetric.
+
+    Parameters
+    ----------
+    orders : tuple of int
+        `DENSITY`, `SURVIVAL` or `BOTH`, which costs little more than one of them.
+    x : Array, shape (...)
+    weights : Array, shape (..., n)
+    normal_scale : Array, shape (...), or None
+
+    Returns
+    -------
+    Array, shape (M, ...)
+        NumPy arrays give NumPy arrays, and compile nothing anew.
+
+    Notes
+    -----
+    Points along axes on which ``weights`` and ``normal_scale`` broadcast share a distribution. With
+    enough such points common lines save time.
+    """
+    xp, count = namespace(x), weights.shape[-1]
+    lead = weights.shape[:-1]
+    if normal_scale is not None:
+        lead = np.broadcast_shapes(lead, normal_scale.shape)
+    shape = np.broadcast_shapes(x.shape, lead)
+    lead = (1,) * (len(shape) - len(lead)) + lead
+    y = xp.broadcast_to(np.abs(x) if xp is np else _magnitude(x), shape)
+    if xp is np and normal_scale is not None and not weights.any():
+        return _of_normals(orders, y, normal_scale)
+    shared = [axis for axis, size in enumerate(lead) if size < shape[axis]]
+    num_points = math.prod([shape[axis] for axis in shared])
+    on_lines = is_worth_lines(orders, num_points, math.prod(lead), count, x.dtype)
+    batch_shape = lead if on_lines else shape
+    columns = xp.broadcast_to(weights, (*batch_shape, count)).reshape(-1, count).T
+    if normal_scale is not None:
+        normal_scale = xp.broadcast_to(normal_scale, batch_shape).reshape(-1)
+    distribution = UniformSum(columns, normal_scale)
+    if not on_lines:
+        return values_of_points(orders, y.reshape(-1), distribution).reshape(len(orders), *shape)
+    axes = [axis for axis in range(len(shape)) if axis not in shared] + shared
+    points = y.transpose(axes).reshape(-1, num_points)
+    values = (_of_numbers if xp is np else _of_traced)(orders, points, distribution)
+    values = values.reshape(len(orders), *[shape[axis] for axis in axes])
+    return values.transpose(0, *[1 + place for place in np.argsort(axes)])
+
+
+# One program, so that an eager derivative does not compile each operation separately.
+@jax.jit
+def _magnitude(x: Array) -> Array:
+    """``|x|``, with derivative one at zero."""
+    return jnp.where(x < 0, -x, x)
+
+
+def _of_normals(orders: Orders, y: HostArray, scale: HostArray) -> HostArray:
+    """Values without uniforms, as of normal inputs: known, so that no contour is compiled."""
+    from scipy.special import log_ndtr
+
+    with np.errstate(all="ignore"):
+        z: Any = np.where((scale > 0) & np.isfinite(scale), y.astype(np.float64) / scale, np.nan)
+        logs = log_normal_density(z) - np.log(scale), log_ndtr(-z)
+        return np.stack([logs[order] for order in orders]).astype(y.dtype)
+
+
+def _of_numbers(orders: Orders, y: HostArray, distribution: UniformSum) -> HostArray:
+    """Values (M, L, P) at points (L, P), by programs for few sizes; what no line serves singly."""
+    (count, num_distributions), num_points = distribution.weights.shape, y.shape[1]
+    width = capacity(num_points, 1024, 4)
+    most = max(1, _MOST_NUMBERS // max(width, count))
+    # Portions of one size, for one program.
+    size = -(-num_distributions // -(-num_distributions // most))
+    rows, columns = capacity(count, 16, 2), capacity(size, 4, 2)
+    values, holds = np.empty((*y.shape, len(orders)), y.dtype), np.empty(y.shape, bool)
+    for start in range(0, num_distributions, size):
+        portion = slice(start, start + size)
+        points = padded(y[portion], (columns, width))
+        sizes: Any = np.int_(len(y[portion])), np.int_(num_points)
+        padding = padded_sum(distribution.take(portion), rows, columns)
+        for target, part in zip(
+            (values, holds), by_lines(orders, points, padding, *sizes), strict=True
+        ):
+            target[portion] = np.asarray(part)[: sizes[0], :num_points]
+    distribution_of, point_of = np.nonzero(~holds)
+    most = max(1, _MOST_NUMBERS // count)
+    for start in range(0, len(distribution_of), most):
+        index = distribution_of[start : start + most], point_of[start : start + most]
+        values[index] = values_of_points(orders, y[index], distribution.take(index[0])).T
+    return values.transpose(2, 0, 1)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _of_traced(orders: Orders, y: Array, distribution: UniformSum) -> Array:
+    values, holds = by_lines(orders, y, distribution)
+
+    def rest(y: Array, of_distribution: Array, values: Array, holds: Array) -> Array:
+        def singly() -> Array:
+            each = distribution.take(of_distribution)
+            logs = evaluate_each_point(orders, y, each, ~holds, derivatives=0).logs
+            return jnp.where(holds[:, None], values, logs.T)
+
+        return lax.cond(any_point(~holds), singly, lambda: values)
+
+    parts = y.reshape(-1), _distribution_of(y), values.reshape(-1, len(orders)), holds.reshape(-1)
+    size = min(chunk_size(*CHUNK), _most_copies(distribution))
+    return in_chunks(rest, *parts, size=size).T.reshape(len(orders), *y.shape)
+
+
+@_of_traced.defjvp
+def _of_traced_jvp(
+    orders: Orders, primals: tuple[Array, UniformSum], tangents: tuple[Array, UniformSum]
+) -> tuple[Array, Array]:
+    # Derivatives with respect to weights cost a factor n for each point anyway.
+    return jax.jvp(partial(_singly, orders), primals, tangents)
+
+
+def _singly(orders: Orders, y: Array, distribution: UniformSum) -> Any:
+    """The same without lines, each point with its own copy of the distribution; shape (M, L, P)."""
+
+    def singly(y: Array, of_distribution: Array) -> Any:
+        return values_of_points(orders, y, distribution.take(of_distribution)).T
+
+    size = _most_copies(distribution)
+    # Copies of the weights for all points are not kept for the backward pass.
+    function = singly if y.size <= size else jax.checkpoint(singly)
+    values = in_chunks(function, y.reshape(-1), _distribution_of(y), size=size)
+    return values.T.reshape(len(orders), *y.shape)
+
+
+def _distribution_of(y: Array) -> Array:
+    """Index of the distribution of each of the points (L, P)."""
+    return jnp.arange(y.size) // y.shape[1]
+
+
+def _most_copies(distribution: UniformSum) -> int:
+    return max(1, _MOST_NUMBERS // distribution.weights.shape[0])
 
 
 def values_of_points(orders: Orders, y: Any, distribution: UniformSum) -> Any:
@@ -74,10 +222,10 @@ def _values_and_gradient(orders: Orders, y: Array, distribution: UniformSum) -> 
     if runs_in_numpy(y, distribution) and 0 < y.size <= MOST_POINTS:
         # `jax.grad` outside of `jit`: the primal values are known.
         known = jax.tree.map(np.asarray, (y, distribution))
-        found = jax.tree.map(as_jax, _concrete(orders, 1, *known))
+        values = jax.tree.map(as_jax, _concrete(orders, 1, *known))
     else:
-        found = evaluate_in_chunks(orders, y, distribution, derivatives=1)
-    return found.logs, found.gradient
+        values = evaluate_in_chunks(orders, y, distribution, derivatives=1)
+    return values.logs, values.gradient
 
 
 @_values_and_gradient.defjvp
@@ -91,7 +239,7 @@ def _values_and_gradient_jvp(
     a gradient works.
     """
     primals = _twice_differentiable(primals)
-    found = evaluate_in_chunks(orders, *primals, derivatives=2)
+    values = evaluate_in_chunks(orders, *primals, derivatives=2)
 
     def multiply(_: object, packed: Array) -> Array:
         # Each order has its own Hessian; together they are the blocks of a symmetric matrix.
@@ -100,11 +248,11 @@ def _values_and_gradient_jvp(
 
         return jax.vmap(of_order, (0, 1), 1)(jnp.arange(len(orders)), packed)
 
-    direction = jnp.broadcast_to(_pack(tangents)[:, None], found.gradient.shape)
+    direction = jnp.broadcast_to(_pack(tangents)[:, None], values.gradient.shape)
     product = lax.custom_linear_solve(
         lambda x: x, direction, multiply, transpose_solve=multiply, symmetric=True
     )
-    return (found.logs, found.gradient), (_along(found.gradient, tangents), product)
+    return (values.logs, values.gradient), (_along(values.gradient, tangents), product)
 
 
 # Compiled here, so that the product and its transpose are traced once.
@@ -112,9 +260,8 @@ def _values_and_gradient_jvp(
 def _moved_gradient(orders: Orders, primals: Primals, direction: Array) -> Array:
     """Derivative of the gradient along a direction, shape (R, N)."""
 
-    def gradient(y: Array, distribution: UniformSum) -> Array:
-        found = evaluate_in_chunks(orders, y, distribution, derivatives=2)
-        return found.gradient
+    def gradient(y: Array, distribution: UniformSum) -> Any:
+        return evaluate_in_chunks(orders, y, distribution, derivatives=2).gradient
 
     has_scale = primals[1].normal_scale is not None
     of_point, of_weights = direction[0], direction[1 + has_scale :]
@@ -148,8 +295,8 @@ def _concrete(
         rows = MOST_CONDITIONED
     else:
         rows = capacity(count, _FEWEST_WEIGHTS, 2)
-    points = capacity(num_points, max(1, min(_FEWEST_POINTS, _MOST_NUMBERS // rows)), 4)
-    found: Any = evaluate_in_chunks(
+    points = capacity(num_points, max(1, min(_FEWEST_POINTS, _MOST_PADDED // rows)), 4)
+    results: Any = evaluate_in_chunks(
         orders,
         padded(y, (points,)),
         padded_sum(distribution, rows, points),
@@ -157,24 +304,23 @@ def _concrete(
         conditioning=conditioning,
         num_points=np.int_(num_points),
     )
-    found = jax.tree.map(lambda part: np.array(np.asarray(part)[..., :num_points]), found)
-    if derivatives:
-        found = found._replace(gradient=found.gradient[: len(found.gradient) - rows + count])
-    hard = ~found.done
+    kept: Any = [np.array(np.asarray(part)[..., :num_points]) for part in results]
+    values = Values(*kept)
+    values = values._replace(gradient=values.gradient[: len(values.gradient) - rows + count])
+    hard = ~values.done
     if hard.any():  # not if there was conditioning
         some = orders, derivatives, y[hard], distribution.take(hard)
         better = _concrete(*some, conditioning=True)
-        for old, new in zip(jax.tree.leaves(found), jax.tree.leaves(better), strict=True):
-            old[..., hard] = new
-    return found
+        for plain, conditioned in zip(values, better, strict=True):
+            plain[..., hard] = conditioned
+    return values
 
 
 def capacity(count: int, fewest: int, factor: int) -> int:
     """The least of ``fewest``, ``fewest * factor``, ... that holds ``count``."""
-    size = fewest
-    while size < count:
-        size *= factor
-    return size
+    while fewest < count:
+        fewest *= factor
+    return fewest
 
 
 def padded(part: Any, shape: tuple[int, ...]) -> Any:

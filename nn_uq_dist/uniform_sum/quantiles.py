@@ -27,10 +27,9 @@ from nn_uq_dist.basics.normal_tails import (
     score_from_log_survival,
 )
 from nn_uq_dist.basics.row_algebra import namespace
-from nn_uq_dist.uniform_sum._choice_of_method import evaluate
 from nn_uq_dist.uniform_sum._each_point import BOTH
 from nn_uq_dist.uniform_sum._uniform_sum import distance_from_edge, sums_of
-from nn_uq_dist.uniform_sum.points import MOST_POINTS
+from nn_uq_dist.uniform_sum.points import MOST_POINTS, evaluate
 
 # Weights of all points up to which a search runs outside of a program.
 _MOST_NUMBERS = 2**22
@@ -44,8 +43,6 @@ _LEAST_SCORE = 1e-3
 _LEAST_CORRECTED = 0.1
 _MAX_ITERATIONS = 30
 _NEAR_ENOUGH = 0.1
-
-type _State = tuple[Any, Any, Any]
 
 
 def at_most_half(x: Any, log_tail: Any) -> Any:
@@ -98,8 +95,7 @@ def value_at_score(score: Any, weights: Any, normal_scale: Any) -> Any:
     scale_shape = () if normal_scale is None else normal_scale.shape
     size = math.prod(np.broadcast_shapes(score.shape, weights.shape[:-1], scale_shape))
     if size > MOST_POINTS or size * weights.shape[-1] > _MOST_NUMBERS:
-        given = (None if part is None else as_jax(part) for part in (score, weights, normal_scale))
-        return np.asarray(_value_at_score(*given))
+        return np.asarray(_value_at_score(*jax.tree.map(as_jax, (score, weights, normal_scale))))
     with np.errstate(all="ignore"):
         return _solved(score, weights, normal_scale)
 
@@ -216,7 +212,7 @@ def saddlepoint_quantile(score: Any, weights: Any, normal_scale: Any) -> Any:
     root = xp.sqrt(xp.expm1(xp.minimum(score * score, 80.0)))
     start = xp.minimum(root / xp.maximum(deviation, normal_scale), score / normal_scale)
 
-    def step(state: _State) -> _State:
+    def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
         count, log_tilt, _ = state
         tilt = xp.exp(log_tilt)
         exponent, spread, _ = _tilted(xp, tilt, weights, normal_scale)
@@ -228,10 +224,10 @@ def saddlepoint_quantile(score: Any, weights: Any, normal_scale: Any) -> Any:
         move = (0.5 * wanted * wanted - exponent) / spread
         return count + 1, log_tilt + move, xp.abs(move)
 
-    def unfinished(state: _State) -> Any:
+    def unfinished(state: tuple[Any, ...]) -> Any:
         return (state[0] < _MAX_ITERATIONS) & any_point(state[2] > _NEAR_ENOUGH)
 
-    state: _State = (0, xp.log(start), xp.full_like(start, np.inf))
+    state: tuple[Any, ...] = (0, xp.log(start), xp.full_like(start, np.inf))
     if xp is np:
         while state[0] < _MAX_ITERATIONS and (state[2] > _NEAR_ENOUGH).any():
             state = step(state)

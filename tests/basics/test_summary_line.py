@@ -9,7 +9,7 @@ import pytest
 import nn_uq_dist as nuq
 from nn_uq_dist.basics.summary_line import number_table, to_error
 from nn_uq_dist.distributions import MonotoneSpline, NormalScoreTransform
-from nn_uq_dist.inputs import InputTerm, as_input
+from nn_uq_dist.inputs import as_input
 
 LAW = nuq.Input.box(jnp.zeros(3), half_width=0.3)
 BOX = nuq.Input.box(np.zeros((2, 3)), half_width=1.0)
@@ -24,18 +24,7 @@ INPUTS = {
     "Input(box and correlated normal, num_inputs=1, batch_shape=(), dtype=float32)": (
         nuq.Input.box([0.0], 1.0) + nuq.Input.normal([0.0], scale_tril=[[1.0]])
     ),
-    "Input(independent normal, num_inputs=1, batch_shape=(), dtype=float32)": (
-        nuq.Input.normal([0.0], 1.0)
-    ),
-    "Input(correlated normal, num_inputs=3, batch_shape=(), dtype=float32)": (
-        nuq.Input.normal(np.zeros(3), factor=np.ones((3, 2)))
-    ),
-    "Input(shared uniform, num_inputs=3, batch_shape=(), dtype=float32)": (
-        nuq.Input(np.zeros(3), [InputTerm(np.ones((3, 1)), is_uniform=True)])
-    ),
     "Input(known values, num_inputs=2, batch_shape=(), dtype=float32)": nuq.Input.known([1.0, 2.0]),
-    "Input(sum of boxes, num_inputs=3, batch_shape=(2,), dtype=float32)": BOX + BOX,
-    "Input(box, num_inputs=6, batch_shape=(2,), dtype=float32)": nuq.Input.join(BOX, BOX),
     "Input(transformed independent normal to LogNormal, num_inputs=3, batch_shape=(), "
     "dtype=float32)": as_input(dist.LogNormal(jnp.zeros(3), 1.0).to_event(1)),
 }

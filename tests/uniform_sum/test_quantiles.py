@@ -10,7 +10,7 @@ import pytest
 from mpmath import mp
 
 from nn_uq_dist import uniform_sum as lc
-from nn_uq_dist.uniform_sum._choice_of_method import evaluate
+from nn_uq_dist.uniform_sum.points import evaluate
 from nn_uq_dist.uniform_sum.quantiles import _solved
 from tests.bank.reference import iterated_normal_integrals, log_values
 from tests.compiling import jit
@@ -245,16 +245,3 @@ def test_many_levels_of_one_distribution_are_those_of_each(normal_scale, precisi
     for function in (lc.from_normal_score, jit(lc.from_normal_score)):
         many, each = function(score, weights, scale), function(score, own, scales)
         np.testing.assert_allclose(many, each, rtol=0, atol=bar)
-
-
-@pytest.mark.parametrize("convert", [np.asarray, jnp.asarray])
-def test_a_tail_that_only_tells_the_side_costs_bisections(monkeypatch, convert):
-    def sides(orders, x, weights, normal_scale):
-        del orders, weights, normal_scale
-        xp = np if isinstance(x, np.ndarray) else jnp
-        return xp.full_like(x, -np.inf), xp.where(x < 0.7, -0.7, -300.0).astype(x.dtype)
-
-    monkeypatch.setattr(f"{MODULE}.evaluate", sides)
-    score, weights = np.array([1.0, np.inf, np.nan], np.float32), np.ones(2, np.float32)
-    found = _solved(convert(score), convert(weights), None)
-    np.testing.assert_allclose(found, [0.7, 2.0, np.nan], rtol=1e-6)
