@@ -487,3 +487,11 @@ def test_components_that_fail_together(case):
         assert result.upper_bound > expected
         result = found(*problem, num_runs=50_000)
     assert_right(result, expected)
+
+
+@pytest.mark.slow
+def test_float64(x64):
+    f = normal(2)
+    result = found(squares, f, 60.0, num_runs=20_000)
+    assert_right(result, math.exp(-30))
+    assert result.draws.dtype == np.float64

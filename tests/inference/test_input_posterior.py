@@ -369,3 +369,12 @@ def test_wrong_arguments_are_named():
     for name, value in (("y", jnp.zeros(3)), ("key", KEY)):
         with pytest.raises(TypeError, match="traced values; call input_posterior outside of jit"):
             jax.jit(lambda traced, name=name: found(**(given | {name: traced})).mean)(value)
+
+
+def test_box_against_a_grid():
+    f = nuq.Input.box(jnp.array([0.3, 0.0]), half_width=jnp.array([1.0, 0.7]))
+    edges = np.array([[-0.7, -0.7], [1.3, 0.7]])
+    rng = np.random.default_rng(1)
+    y = np.asarray(bent(f.sample(jax.random.key(1)))) + 0.1 * rng.standard_normal(3)
+    expected = on_grid(bent, y, 0.01 * np.eye(3), edges, lambda x: np.full(len(x), -math.log(2.8)))
+    assert_right(found(bent, f, y, noise_scale=0.1), *expected)

@@ -165,3 +165,14 @@ def test_mixture_of_mixtures():
     z = np.array([[0.3, 2.5], [0.3, 1.5]])
     expected = [0.4, 0.6] @ np.exp([first.log_density(z), second.log_density(z)])
     np.testing.assert_allclose(np.exp(joined.log_density(z)), expected)
+
+
+def test_mixture_density():
+    parts = [some_normal(3, 1), some_normal(3, 2)]
+    mixture = NormalMixture(tuple(parts), np.array([0.3, 0.7]))
+    z = RNG.standard_normal((5, 3))
+    expected = sum(
+        share * multivariate_normal(part.mean, covariance(part)).pdf(z)
+        for part, share in zip(parts, mixture.shares, strict=True)
+    )
+    np.testing.assert_allclose(np.exp(mixture.log_density(z)) / (2 * np.pi) ** 1.5, expected)
