@@ -18,9 +18,6 @@ from nn_uq_dist.distributions._batch_entries import batch_entries as batch_entri
 from nn_uq_dist.distributions._contract_joint import JointDistribution as JointDistribution
 from nn_uq_dist.distributions._contract_output import OutputDistribution as OutputDistribution
 from nn_uq_dist.distributions._corrected_marginal import CorrectedMarginal as CorrectedMarginal
-from nn_uq_dist.distributions._gaussian_copula import (
-    GaussianCopulaConditional as GaussianCopulaConditional,
-)
 from nn_uq_dist.distributions._gaussian_copula import GaussianCopulaJoint as GaussianCopulaJoint
 from nn_uq_dist.distributions._input_reparam import InputReparam as InputReparam
 from nn_uq_dist.distributions._linearized_conditional import (

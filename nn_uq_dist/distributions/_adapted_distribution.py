@@ -14,7 +14,8 @@ from nn_uq_dist.basics.concrete import nan_unless
 from nn_uq_dist.basics.normal_scores import from_normal_score, missing_functions, normal_score
 from nn_uq_dist.basics.row_algebra import products
 from nn_uq_dist.distributions._contract import safe_values, validate_sample
-from nn_uq_dist.distributions._contract_output import Moments, OutputDistribution, moments_of
+from nn_uq_dist.distributions._contract_output import OutputDistribution
+from nn_uq_dist.distributions._value_rule import Moments, moments_of
 
 
 class AdaptedDistribution(OutputDistribution):

@@ -13,14 +13,10 @@ from nn_uq_dist.basics.concrete import one_program, squares
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.distributions._adapted_distribution import as_output_distribution
 from nn_uq_dist.distributions._contract import validate_sample
-from nn_uq_dist.distributions._contract_output import (
-    Moments,
-    OutputDistribution,
-    ValueRule,
-    moments_of,
-)
+from nn_uq_dist.distributions._contract_output import OutputDistribution
 from nn_uq_dist.distributions._support import support_between
 from nn_uq_dist.distributions._transforms import MonotoneSpline
+from nn_uq_dist.distributions._value_rule import Moments, ValueRule, moments_of
 
 
 class CorrectedMarginal(OutputDistribution):

@@ -315,3 +315,38 @@ class NormalScoreTransform(_OfParameters):
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the outputs for scores of this shape."""
         return jnp.broadcast_shapes(shape, self.marginals.batch_shape)
+
+
+@jax.jit
+def log_density_of_outputs(
+    values: Array,
+    inside: Array,
+    scores: Array,
+    log_densities: Array,
+    score_loc: Array,
+    score_tril: Array,
+) -> Array:
+    """Log density ``log N(z; loc, L L^T) + sum_j [log p_j(y_j) - log phi(z_j)]``.
+
+    Parameters
+    ----------
+    values : Array, shape (..., N)
+        Outputs; NaN gives NaN.
+    inside : Array of bool, shape (..., N)
+        False for outputs beyond their support: the density is then zero.
+    scores, log_densities : Array, shape (..., N)
+        Normal scores of the outputs, and the log densities of their marginals there.
+    score_loc : Array, shape (..., N)
+    score_tril : Array, shape (..., N, N)
+    """
+    if not values.size:  # by which number NumPyro's normal distribution divides
+        return jnp.zeros(values.shape[:-1], log_densities.dtype)
+    # At the very edge of the support the score is infinite.
+    inside = inside & (jnp.isfinite(scores) | jnp.isnan(scores))
+    scores = jnp.where(inside, scores, 0)
+    terms = log_densities - log_normal_density(scores)
+    base = dist.MultivariateNormal(score_loc, scale_tril=score_tril, validate_args=False)
+    joint = base.log_prob(scores) + jnp.sum(jnp.where(inside, terms, 0), axis=-1)
+    joint = jnp.where(jnp.all(inside, axis=-1), joint, -jnp.inf)
+    # A sum with NaN is NaN and, unlike a constant, has the derivative NaN.
+    return jnp.where(jnp.any(jnp.isnan(values), axis=-1), jnp.sum(values, axis=-1), joint)

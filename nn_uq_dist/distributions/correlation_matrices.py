@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import nan_unless
-from nn_uq_dist.basics.row_algebra import matmul
+from nn_uq_dist.basics.row_algebra import matmul, matvec, solve_lower
 
 _SLACK = 8  # rounding of the smallest eigenvalue, in epsilons times the largest one
 _REPAIR = "clipped_correlation(matrix, min_eigenvalue) gives a valid one near to it"
@@ -217,3 +217,61 @@ def _rounding(matrix: ArrayLike) -> float:
     dtype = getattr(matrix, "dtype", None)
     known = dtype is not None and jnp.issubdtype(dtype, jnp.floating)
     return float(jnp.finfo(dtype if known else jnp.result_type(float)).eps)
+
+
+@jax.jit
+def valid_cholesky(correlation: Array) -> Array:
+    """Lower Cholesky factor of a correlation matrix ``(..., N, N)``, NaN if it is invalid."""
+    size = correlation.shape[-1]
+    factor = jnp.linalg.cholesky(correlation)
+    # Rounding lets some singular matrices pass, with pivots that have no correct digit.
+    pivots = jnp.diagonal(factor, axis1=-2, axis2=-1) ** 2
+    smallest = jnp.min(pivots, axis=-1)[..., None, None]
+    valid = smallest > size * jnp.finfo(correlation.dtype).eps
+    # Catches invalid matrices that could not be checked under `jit`. The tolerance allows finite
+    # differences.
+    transposed = jnp.swapaxes(correlation, -1, -2)
+    wrong = jnp.where(jnp.eye(size, dtype=bool), correlation - 1, correlation - transposed)
+    valid = valid & (jnp.max(jnp.abs(wrong), axis=(-2, -1), keepdims=True) <= 0.01)
+    return jnp.where(valid, factor, jnp.nan)
+
+
+def cholesky_of_rows(scale_tril: Array, rows: tuple[int, ...]) -> Array:
+    """Lower Cholesky factor of ``A A^T``, with ``A`` these rows of a factor ``(..., N, N)``."""
+    if rows == tuple(range(len(rows))):
+        return scale_tril[..., : len(rows), : len(rows)]
+    taken = scale_tril[..., np.asarray(rows), :]
+    # From a QR factorization of A^T, since A A^T would square the condition number.
+    upper = jnp.linalg.qr(jnp.swapaxes(taken, -1, -2), mode="r")
+    signs = jnp.where(jnp.diagonal(upper, axis1=-2, axis2=-1) < 0, -1, 1)
+    return jnp.swapaxes(upper * signs[..., None], -1, -2)
+
+
+def conditional_scores(
+    scale_tril: Array, observed: tuple[int, ...], remaining: tuple[int, ...], residual: Array
+) -> tuple[Array, Array]:
+    """Shift of the mean and Cholesky factor of the covariance of scores, given others.
+
+    Parameters
+    ----------
+    scale_tril : Array, shape (..., N, N)
+        Factor of the covariance of all scores.
+    observed, remaining : tuple of int
+        Coordinates, which together are all coordinates.
+    residual : Array, shape (..., len(observed))
+        Observed scores minus their means.
+
+    Notes
+    -----
+    With the observed coordinates first, the blocks of the factor give the conditional distribution
+    directly. The textbook formula, a difference of two covariances, would lose a small eigenvalue.
+    """
+    factor = cholesky_of_rows(scale_tril, observed + remaining)
+    count = len(observed)
+    white = whitened(factor[..., :count, :count], residual)
+    return matvec(factor[..., count:, :count], white), factor[..., count:, count:]
+
+
+def whitened(scale_tril: Array, residual: Array) -> Array:
+    """``L^-1 r`` for each residual ``(..., N)``: entries are independent if `L` is correct."""
+    return solve_lower(scale_tril, residual[..., None])[..., 0]

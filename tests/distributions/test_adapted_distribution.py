@@ -8,7 +8,6 @@ import pytest
 
 from nn_uq_dist import GaussianCopulaJoint
 from nn_uq_dist.distributions import (
-    GaussianCopulaConditional,
     as_output_distribution,
     nataf_correlation,
 )
@@ -63,7 +62,7 @@ def test_what_is_no_output_is_refused(make, message):
         as_output_distribution,
         lambda marginals: nataf_correlation(marginals, np.eye(3)),
         lambda marginals: GaussianCopulaJoint(marginals, np.eye(3)),
-        lambda marginals: GaussianCopulaConditional(marginals, np.zeros(3), np.eye(3)),
+        lambda marginals: GaussianCopulaJoint(marginals, None, np.zeros(3), np.eye(3)),
     ):
         with pytest.raises(TypeError, match=f"(marginals|distribution) must .*{message}"):
             use(make())

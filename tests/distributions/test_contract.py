@@ -18,7 +18,6 @@ from numpyro.distributions.transforms import biject_to
 from nn_uq_dist import GaussianCopulaJoint, LinearizedJoint, LinearizedMarginal
 from nn_uq_dist.distributions import (
     CorrectedMarginal,
-    GaussianCopulaConditional,
     LinearizedConditional,
     NoisyMarginal,
 )
@@ -63,8 +62,8 @@ LAWS = {
         (2, 3),
     ),
     "copula conditional": (
-        GaussianCopulaConditional,
-        (dist.Uniform(LOC - 1, LOC + 1), LOC, TRIL),
+        GaussianCopulaJoint,
+        (dist.Uniform(LOC - 1, LOC + 1), None, LOC, TRIL),
         (),
     ),
 }
@@ -92,8 +91,8 @@ SHAPES = LAWS | {
     "both batches": (GaussianCopulaJoint, (sums(2, 1), MATRICES), (2, 3)),
     "expanded": (GaussianCopulaJoint, (dist.Laplace(0.0, 1.0).expand((2,)), MATRIX), ()),
     "conditional batch": (
-        GaussianCopulaConditional,
-        (sums(2, 1), LOC, np.stack([TRIL] * 3)),
+        GaussianCopulaJoint,
+        (sums(2, 1), None, LOC, np.stack([TRIL] * 3)),
         (2, 3),
     ),
 }
@@ -127,7 +126,7 @@ def test_declaration(cls):
     assert parameters <= set(inspect.signature(vmap_over.dispatch(cls)).parameters)
 
 
-WITH_ENTROPY = {LinearizedMarginal, GaussianCopulaJoint, GaussianCopulaConditional}
+WITH_ENTROPY = {LinearizedMarginal, GaussianCopulaJoint}
 
 
 @pytest.mark.parametrize("name", SHAPES)

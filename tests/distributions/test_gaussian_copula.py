@@ -11,7 +11,7 @@ from jax.test_util import check_grads
 from numpyro.distributions.transforms import ExpTransform
 
 from nn_uq_dist import GaussianCopulaJoint, LinearizedMarginal
-from nn_uq_dist.distributions import GaussianCopulaConditional, clipped_correlation
+from nn_uq_dist.distributions import clipped_correlation
 from tests.compiling import evaluate
 
 KEY = jax.random.key(5)
@@ -278,7 +278,6 @@ def test_conditioning_in_steps_and_in_any_order():
     ):
         np.testing.assert_allclose(other.score_loc, at_once.score_loc, atol=1e-12)
         np.testing.assert_allclose(other.score_tril, at_once.score_tril, atol=1e-12)
-        assert isinstance(other, GaussianCopulaConditional)
 
 
 @pytest.mark.slow
@@ -399,8 +398,9 @@ def three(*batch_shape, kind=dist.Normal):
         (GaussianCopulaJoint, (three(), np.eye(2)), r"got shape \(2, 2\) for 3 .*expand"),
         (GaussianCopulaJoint, (dist.Normal(), UNIT), r"batch_shape .*got \(\) from Normal; use .e"),
         (GaussianCopulaJoint, (three(2), [UNIT] * 4), r"broadcast, got marginals \(2,\).*\(4,\);"),
-        (GaussianCopulaConditional, (three(), np.zeros(2), UNIT), "score_loc .* N_y = 3, got.*; p"),
-        (GaussianCopulaConditional, (three(), np.zeros(3), np.eye(2)), "score_tril must .* for 3"),
+        (GaussianCopulaJoint, (three(), None, np.zeros(2), UNIT), "score_loc .* N_y = 3, got.*; p"),
+        (GaussianCopulaJoint, (three(), None, None, np.eye(2)), "score_tril must .* for 3"),
+        (GaussianCopulaJoint, (three(), UNIT, None, UNIT), "correlation_matrix and score_tril"),
     ],
 )
 def test_mistakes_in_parameters(kind, arguments, message):
