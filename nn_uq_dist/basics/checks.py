@@ -118,7 +118,7 @@ def require_finite(
 
     `axes` returns names of the entries along the last axes.
     """
-    _refuse(name, value, lambda numbers: ~np.isfinite(numbers), "be finite", remedy, axes)
+    refuse(name, value, lambda numbers: ~np.isfinite(numbers), "be finite", remedy, axes)
 
 
 def as_finite(name: str, value: ArrayLike) -> ArrayLike:
@@ -172,17 +172,17 @@ def require_in_range(name: str, value: object, dtype: Any) -> None:
         return (size > most) & (size < np.inf)
 
     expected = f"be at most {most:.2g} in size, as {dtype} numbers are"
-    _refuse(name, value, overflows, expected, f"change units, or {USE_FLOAT64}")
+    refuse(name, value, overflows, expected, f"change units, or {USE_FLOAT64}")
 
 
 def require_nonnegative(name: str, value: object, remedy: str) -> None:
     """Raise ``ValueError`` if concrete `value` holds a negative entry."""
-    _refuse(name, value, lambda numbers: numbers < 0, "not be negative", remedy)
+    refuse(name, value, lambda numbers: numbers < 0, "not be negative", remedy)
 
 
 def require_probabilities(name: str, value: ArrayLike) -> None:
     """Raise ``ValueError`` if concrete `value` holds a number outside of [0, 1]."""
-    _refuse(
+    refuse(
         name,
         as_numeric(name, value),
         lambda numbers: (numbers < 0) | (numbers > 1),
@@ -191,7 +191,7 @@ def require_probabilities(name: str, value: ArrayLike) -> None:
     )
 
 
-def _refuse(
+def refuse(
     name: str,
     value: object,
     is_wrong: Callable[[np.ndarray], np.ndarray],
@@ -400,7 +400,7 @@ def refused[T](message: str) -> Callable[[T], T]:
         return values
 
     @same.defjvp
-    def refuse(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    def refuse_derivative(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
         raise NotImplementedError(message)
 
     return same

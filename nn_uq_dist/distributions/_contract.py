@@ -24,14 +24,14 @@ from nn_uq_dist.basics.checks import is_concrete
 from nn_uq_dist.basics.concrete import evaluated_now, with_nan_gradients
 from nn_uq_dist.basics.pytree import in_order
 from nn_uq_dist.basics.summary_line import summary_line
-from nn_uq_dist.distributions._batch_entries import (
+from nn_uq_dist.distributions._axes import (
+    IndependentOutputs,
     constructor_arguments,
     drop_lost_axes,
     made,
     rebuilt_entries,
     shape_of_parameters,
 )
-from nn_uq_dist.distributions._support import IndependentOutputs
 
 _OF_ONE_OUTPUT = (
     "use draws of sample, or the distributions of the single outputs: marginals of a joint "
@@ -48,20 +48,22 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
 
     @wraps(log_prob)
     def validated(self: dist.Distribution, *args: Any, **kwargs: Any) -> Array:
-        logs = with_nan_gradients(log_prob(self, *args, **kwargs))
+        logs = log_prob(self, *args, **kwargs)
+        is_known = is_concrete(logs)
+        if not is_known:
+            logs = with_nan_gradients(logs)
         # Outside of the support densities are zero: the support, for which each comparison would be
         # a program, is asked only where one may be. NumPyro's cannot be asked about no values.
         if not self._validate_args or not logs.size:
             return logs
-        if is_concrete(logs) and np.isfinite(np.asarray(logs)).all():
+        if is_known and np.isfinite(np.asarray(logs)).all():
             return logs
         # Derivatives do not reach a comparison. Without their tracers it needs no program: what is
         # no JAX array is compared in NumPy, with all digits of a Python number.
         with evaluated_now():
             value = jnp.asarray(kwargs["value"] if "value" in kwargs else args[0])
             fixed, value = jax.tree.map(lax.stop_gradient, (self, value))
-            at: Any = np.asarray(value) if is_concrete(fixed, value) else value
-            mask = fixed.support(at)
+            mask = fixed.support(np.asarray(value) if is_concrete(fixed, value) else value)
         if is_concrete(mask):
             if np.asarray(mask).all():
                 return logs
@@ -202,17 +204,15 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         """
         for name, value in self.get_args().items():
             constraint = self.arg_constraints[name]
-            if constraints.is_dependent(constraint):
-                continue
-            if not is_concrete(constraint, value):
+            if not is_concrete(value):
                 if strict:
                     # Raises: values are not known under `jit`.
                     super().validate_args(strict)
                 continue
+            checks.require_finite(name, value)
             checks.require_in_range(name, value, self._dtype)
             # NumPyro's constraint of vectors cannot be asked about no values.
             if np.size(value) and not np.all(constraint(np.asarray(value))):
-                checks.require_finite(name, value)
                 raise ValueError(
                     f"{name} must fulfill the constraint {constraint}, got {value}; see "
                     f"arg_constraints of {type(self).__name__}"
@@ -249,8 +249,8 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
             wide = xp.broadcast_to(xp.asarray(argument), (*shape, *rest))
         else:
             return super().expand(shape)
-        found = rebuilt(self, **{name: wide})
-        return found if found.batch_shape == shape else super().expand(shape)
+        expanded = rebuilt(self, **{name: wide})
+        return expanded if expanded.batch_shape == shape else super().expand(shape)
 
     def _expanded_shape(self, batch_shape: Sequence[int]) -> tuple[int, ...]:
         """The wider batch shape, or an error."""

@@ -3,14 +3,19 @@
 import abc
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp, ndtri
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics.checks import as_numeric, in_type, is_concrete, require_probabilities
+from nn_uq_dist.basics.checks import (
+    as_numeric,
+    float_dtype,
+    in_type,
+    is_concrete,
+    require_probabilities,
+)
 from nn_uq_dist.basics.normal_tails import score_from_log_tails
 from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
 from nn_uq_dist.distributions._contract import Distribution
@@ -84,15 +89,14 @@ class OutputDistribution(Distribution):
         r"""Value with normal score ``z``, the quantile :math:`F^{-1}(\Phi(z))`."""
 
     def _fitting(self, name: str, value: ArrayLike) -> Any:
-        """The argument of a method as an array that broadcasts against ``batch_shape``."""
-        given = as_numeric(name, in_type(value, self._dtype))
-        # NumPy compiles nothing, whatever the shapes are.
-        array: Any = given
-        if isinstance(given, np.ndarray):
-            # As JAX would: in double precision values near an edge would be beyond it.
-            array = given.astype(jax.dtypes.canonicalize_dtype(given.dtype), copy=False)
-        else:
-            array = jnp.asarray(given)
+        """The argument of a method as floats of its type, which broadcast against the batch."""
+        dtype = self._dtype
+        value = as_numeric(name, in_type(value, dtype))
+        # JAX's type, also of NumPy's arrays: in double precision values near an edge would be
+        # beyond it. NumPy compiles nothing, whatever the shapes are.
+        dtype = float_dtype(value, dtype)
+        is_known = isinstance(value, np.ndarray)
+        array: Any = value.astype(dtype, copy=False) if is_known else jnp.asarray(value, dtype)
         try:
             jnp.broadcast_shapes(array.shape, self.batch_shape)
         except ValueError as error:
@@ -162,7 +166,7 @@ class OutputDistribution(Distribution):
             ends = self._interval(tails * shares, tails * (1 - shares))
             width = ends[1] - ends[0]
             best = jnp.argmin(jnp.where(jnp.isnan(width), jnp.inf, width), axis=0)[None]
-            found = jnp.take_along_axis(ends, best[None], axis=1)[:, 0]
+            shortest = jnp.take_along_axis(ends, best[None], axis=1)[:, 0]
             before, after = (jnp.clip(best + k, 0, count - 1) for k in (-1, 1))
             low, high = (jnp.take_along_axis(shares, k, axis=0)[0] for k in (before, after))
         # Rounding must not decide against an end of the support, nor against equal tails.
@@ -170,10 +174,9 @@ class OutputDistribution(Distribution):
             below = jnp.full_like(low, share) * tails
             ends = self._interval(below, tails - below)
             rounding = 4 * jnp.finfo(self._dtype).eps * jnp.sum(jnp.abs(ends), axis=0)
-            found = jnp.where(
-                jnp.isfinite(rounding) & (jnp.diff(ends - found, axis=0) <= rounding), ends, found
-            )
-        return found
+            is_as_short = jnp.diff(ends - shortest, axis=0) <= rounding
+            shortest = jnp.where(jnp.isfinite(rounding) & is_as_short, ends, shortest)
+        return shortest
 
     def _interval(self, below: Array, above: Array) -> Array:
         """The interval between tails; one without a tail ends where the support does."""
@@ -279,11 +282,13 @@ class OutputDistribution(Distribution):
         self, middle: Array, spread: Array, loc: Array | None = None, scale: Array | None = None
     ) -> ValueRule:
         """The rule whose nodes move with this middle where the support has no ends."""
-        scores: Any = _ENDS.astype(self._dtype).reshape(-1, *(1,) * len(self.batch_shape))
-        if loc is not None and scale is not None:
-            scores = loc + scale * scores
-        ends = self.approximate_quantile(scores)
+        ends = self.approximate_quantile(self._panel_scores(loc, scale))
         return rule_between(ends, self.kinks(), *self.bounds, middle, spread)
+
+    def _panel_scores(self, loc: Array | None, scale: Array | None) -> Any:
+        """Normal scores at which panels end."""
+        scores = _ENDS.astype(self._dtype).reshape(-1, *(1,) * len(self.batch_shape))
+        return scores if loc is None or scale is None else loc + scale * scores
 
     def moments(self) -> Moments:
         """Mean and deviations of the values, by quadrature."""

@@ -1,6 +1,5 @@
 """Outputs whose normal scores are jointly normal: Gaussian copulas, also of some given others."""
 
-import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -16,14 +15,14 @@ from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import checks, normal_scores
 from nn_uq_dist.basics.normal_tails import log_normal_density
-from nn_uq_dist.basics.row_algebra import gram, matvec, products
+from nn_uq_dist.basics.row_algebra import gram, matvec, norm, products
 from nn_uq_dist.distributions import _nataf, correlation_matrices
 from nn_uq_dist.distributions._adapted_distribution import (
     as_output_distribution,
     require_univariate,
     with_rank,
 )
-from nn_uq_dist.distributions._batch_entries import batch_entries
+from nn_uq_dist.distributions._axes import batch_entries, support_of_event
 from nn_uq_dist.distributions._contract import (
     pass_validation,
     rebuilt,
@@ -35,9 +34,8 @@ from nn_uq_dist.distributions._contract_joint import (
     observed_outputs,
     refuse_values,
 )
-from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.distributions._transforms import NormalScoreTransform, log_density_of_outputs
-from nn_uq_dist.distributions._value_rule import Moments, moments_of
+from nn_uq_dist.distributions._value_rule import Moments, conditional_moments
 
 
 class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
@@ -240,7 +238,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         """Distribution functions of the single outputs, shape as ``value``."""
         scores = normal_scores.normal_score(self.marginals, self._fitting(value))
         loc, factor = self._scores
-        return ndtr((scores - loc) / _scale(factor))
+        return ndtr((scores - loc) / norm(factor))
 
     def marginal_icdf(self, q: ArrayLike) -> Array:
         """Quantiles of the single outputs, the inverse of `marginal_cdf`.
@@ -264,7 +262,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         )
         loc, factor = self._scores
         return normal_scores.from_normal_score(
-            self.marginals, loc + _scale(factor) * ndtri(jnp.asarray(q))
+            self.marginals, loc + norm(factor) * ndtri(jnp.asarray(q))
         )
 
     @property
@@ -285,7 +283,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
     def covariance_matrix(self) -> Array:
         """Covariance of the outputs (not of their scores) by the Hermite series."""
         loc, factor = self._scores
-        scale = _scale(factor)
+        scale = norm(factor)
         if self._has_standard_scores:
             rule = _nataf.hermite_rule(as_output_distribution(self.marginals))
         else:
@@ -297,15 +295,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
     def _quadrature(self) -> tuple[Array, Array, Moments]:
         """Scores at nodes over the values of each output, lengths, and moments of the outputs."""
         loc, factor = self._scores
-        scale = _scale(factor)
-        distribution = as_output_distribution(self.marginals)
-        rule = distribution.value_rule(loc, scale)
-        scores, logs = distribution.normal_score_and_log_prob(rule.values)
-        # At the edge of the support, where scores are infinite, there is no probability.
-        at_edge = jnp.isinf(scores)
-        safe = jnp.where(at_edge, 0, scores)
-        weighted = logs + 0.5 * (safe**2 - ((safe - loc) / scale) ** 2)
-        return scores, rule.lengths, moments_of(rule, jnp.where(at_edge, -jnp.inf, weighted))
+        return conditional_moments(as_output_distribution(self.marginals), loc, norm(factor))
 
     def entropy(self) -> Array:
         """Differential entropy: the marginals' minus the mutual information ``-log det(R)/2``.
@@ -314,25 +304,27 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         marginals without ``entropy``, and scores that are not standard normal, the result is that
         of the scores plus ``sum E[log dy_j/dz_j]``, a quadrature over the values.
         """
-        entropies: Any = None
-        if self._has_standard_scores:
-            with contextlib.suppress(NotImplementedError):
-                entropies = self.marginals.entropy()
-        if entropies is None:
-            entropies = self._entropy_beside_scores() + 0.5 * (1 + math.log(2 * math.pi))
-        factor = self.correlation_cholesky
-        terms = entropies + jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1))
-        return jnp.broadcast_to(jnp.sum(terms, axis=-1), self.batch_shape)
+        if not self._has_standard_scores:
+            return self._entropy_by_quadrature()
+        try:
+            entropies = self.marginals.entropy()
+        except NotImplementedError:
+            return self._entropy_by_quadrature()
+        return self._with_entropy_of_copula(entropies)
 
-    def _entropy_beside_scores(self) -> Array:
-        """``E[log dy/dz]`` of each output, by quadrature."""
+    def _entropy_by_quadrature(self) -> Array:
         scores, _, moments = self._quadrature()
         inside, safe = safe_values(self.marginals.support, moments.mean + moments.deviations)
         slopes = log_normal_density(scores) - self.marginals.log_prob(safe)
         counted = inside & jnp.isfinite(slopes)
         expected = jnp.sum(jnp.where(counted, moments.probabilities * slopes, 0), axis=0)
         # With infinite outputs no node would be counted.
-        return jnp.where(jnp.isfinite(moments.mean), expected, jnp.nan)
+        expected = jnp.where(jnp.isfinite(moments.mean), expected, jnp.nan)
+        return self._with_entropy_of_copula(expected + 0.5 * (1 + math.log(2 * math.pi)))
+
+    def _with_entropy_of_copula(self, entropies: Array) -> Array:
+        pivots = jnp.diagonal(self.correlation_cholesky, axis1=-2, axis2=-1)
+        return jnp.broadcast_to(jnp.sum(entropies + jnp.log(pivots), axis=-1), self.batch_shape)
 
     def marginalize(self, indices: int | Sequence[int]) -> "GaussianCopulaJoint":
         """The joint distribution of some outputs, in the order of ``indices``."""
@@ -358,25 +350,9 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         36 to 95%, depending on the pair, without noise. Those of `LinearizedJoint.condition`
         contain it in 89 to 91%.
 
-        Parameters
-        ----------
-        indices : int or sequence of int
-            Which outputs are known.
-        values : array_like, shape (..., len(indices))
-            Their values; the leading axes broadcast against ``batch_shape``.
-
-        Returns
-        -------
-        GaussianCopulaJoint
-            Over the other outputs, in their order. Its scores are normal with the mean and the
-            covariance of the Gaussian conditioning formula.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an index is traced, not an integer, out of range or repeated, if all outputs are
-            given, or if a known value is outside its output's support. A traced value outside gives
-            NaN.
+        Arguments and errors are those of `LinearizedJoint.condition`. The scores of the result are
+        normal with the mean and the covariance of the Gaussian conditioning formula. A traced value
+        outside of the support gives NaN.
 
         Examples
         --------
@@ -391,8 +367,8 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         scores = normal_scores.normal_score(given, values)
         if checks.is_concrete(scores, values):
             at_edge = np.isinf(np.asarray(scores))
-            why = ", at its edge, where the density is zero or jumps; pass a value further inside"
-            refuse_values(at_edge, values, observed, "inside", why)
+            remedy = "at its edge the density is zero or jumps: pass a value further inside"
+            refuse_values(at_edge, values, observed, "inside", remedy)
         loc, factor = self._scores
         residual = scores - loc[..., observed]
         # An infinite score, at or beyond the edge of the support, has no conditional distribution.
@@ -407,8 +383,3 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
             validate_args=False,
         )
         return pass_validation(self, conditional)
-
-
-def _scale(factor: Array) -> Array:
-    """Standard deviations of the scores."""
-    return jnp.linalg.norm(factor, axis=-1)

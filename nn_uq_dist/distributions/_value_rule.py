@@ -6,6 +6,7 @@ end where the density does: a rule that does not know these places would leave a
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
@@ -50,19 +51,16 @@ def rule_between(
     deviation where there are none: at fixed values they would have a layer at the edge.
     """
     xp: Any = namespace(ends)
+    fixed: Any = lax.stop_gradient if xp is jnp else np.asarray
     shape = np.broadcast_shapes(ends.shape[1:], low.shape)
-    ends, kinks = (xp.broadcast_to(_fixed(x), (len(x), *shape)) for x in (ends, kinks))
+    ends, kinks = (xp.broadcast_to(fixed(x), (len(x), *shape)) for x in (ends, kinks))
     ends = xp.sort(xp.concatenate([ends, xp.clip(kinks, ends[:1], ends[-1:])]), axis=0)
-    values, lengths = gauss_legendre(xp.clip(ends, _fixed(low), _fixed(high)))
+    values, lengths = gauss_legendre(xp.clip(ends, fixed(low), fixed(high)))
     low = xp.where(xp.isfinite(low), low, mean - scale)
     high = xp.where(xp.isfinite(high), high, mean + scale)
-    width = _fixed(high - low)
-    moved = low + (high - low) * _fixed((values - low) / width)
-    return ValueRule(values + (moved - _fixed(moved)), lengths * ((high - low) / width))
-
-
-def _fixed(values: Array) -> Array:
-    return values if namespace(values) is np else lax.stop_gradient(values)
+    width = fixed(high - low)
+    moved = low + (high - low) * fixed((values - low) / width)
+    return ValueRule(values + (moved - fixed(moved)), lengths * ((high - low) / width))
 
 
 @one_program
@@ -97,3 +95,24 @@ def standardized(moments: Moments, order: int) -> Array:
     xp: Any = namespace(moments.deviations)
     powers: Array = (moments.deviations / moments.standard_deviation) ** order
     return xp.sum(moments.probabilities * powers, axis=0)
+
+
+def conditional_moments(
+    distribution: Any, loc: Array, scale: Array
+) -> tuple[Array, Array, Moments]:
+    """Scores at nodes over the values, lengths ``dy``, and moments, for normal scores of this kind.
+
+    Parameters
+    ----------
+    distribution : OutputDistribution
+        ``batch_shape (..., N_y)``.
+    loc, scale : Array, shape (..., N_y)
+        Mean and standard deviation of the normal scores.
+    """
+    rule = distribution.value_rule(loc, scale)
+    scores, logs = distribution.normal_score_and_log_prob(rule.values)
+    # At the edge of the support, where scores are infinite, there is no probability.
+    at_edge = jnp.isinf(scores)
+    safe = jnp.where(at_edge, 0, scores)
+    weighted = logs + 0.5 * (safe**2 - ((safe - loc) / scale) ** 2)
+    return scores, rule.lengths, moments_of(rule, jnp.where(at_edge, -jnp.inf, weighted))

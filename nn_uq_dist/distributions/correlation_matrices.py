@@ -148,16 +148,12 @@ def as_square(name: str, matrix: ArrayLike, num_outputs: int | None = None) -> A
     """Return a matrix of real numbers, checked for shape ``(..., N, N)``."""
     matrix = checks.as_numeric(name, matrix)
     shape = np.shape(matrix)
-    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] == 0:
+    size = num_outputs or (shape[-1] if shape else 1)
+    if shape[-2:] != (size, size) or not size:
+        number = num_outputs or "N"
         raise ValueError(
-            f"{name} must be a square matrix of shape (..., N, N), got shape {shape}; pass one row "
+            f"{name} must have shape (..., {number}, {number}), got shape {shape}; pass one row "
             f"and one column per output"
-        )
-    if num_outputs is not None and shape[-1] != num_outputs:
-        raise ValueError(
-            f"{name} must have one row per marginal, got shape {shape} for {num_outputs} "
-            f"marginals; expand the marginals to batch shape (..., {shape[-1]}) or take the rows "
-            f"and columns of their outputs"
         )
     return matrix
 
@@ -170,36 +166,25 @@ def as_correlation(name: str, matrix: ArrayLike, num_outputs: int | None = None)
     matrix = as_square(name, matrix, num_outputs)
     if not checks.is_concrete(matrix):
         return matrix
-    known = np.asarray(matrix)
-    finite = np.isfinite(known)
-    if not finite.all():
-        *_, row, column = checks.first_index(~finite)
-        raise ValueError(
-            f"{name} must be finite, got {known[~finite].ravel()[0]} in row {row} and column "
-            f"{column}; a constant output has no correlation: leave it out or add noise_scale > 0"
-        )
-    tolerance = 100 * _rounding(matrix)
-    asymmetry = np.abs(known - np.swapaxes(known, -1, -2)) > tolerance
-    if asymmetry.any():
-        *_, row, column = where = checks.first_index(asymmetry)
-        other = known[(*where[:-2], column, row)]
-        raise ValueError(
-            f"{name} must be symmetric, got {known[where]} in row {row} and column {column} but "
-            f"{other} in row {column} and column {row}; pass (R + R.T) / 2"
-        )
-    diagonal = np.diagonal(known, axis1=-2, axis2=-1)
-    wrong = np.abs(diagonal - 1) > tolerance
-    if wrong.any():
-        *_, row = where = checks.first_index(wrong)
-        raise ValueError(
-            f"{name} must have ones on its diagonal, got {diagonal[where]} in row {row}; divide a "
-            f"covariance by the standard deviations of its row and column"
-        )
+    known, tolerance = np.asarray(matrix), 100 * _rounding(matrix)
+    with np.errstate(invalid="ignore"):  # what is not finite comes first
+        for wrong, expected, remedy in (
+            (~np.isfinite(known), "be finite", "leave constant outputs out or add noise_scale > 0"),
+            (np.abs(known - known.mT) > tolerance, "be symmetric", "pass (R + R.T) / 2"),
+            (
+                np.abs(known - 1) * np.eye(known.shape[-1]) > tolerance,
+                "have ones on its diagonal",
+                "divide a covariance by the standard deviations of its row and column",
+            ),
+        ):
+            if wrong.any():
+                checks.refuse(name, known, lambda _, wrong=wrong: wrong, expected, remedy)
     return matrix
 
 
 def require_positive_definite(name: str, matrix: ArrayLike, remedy: str = _REPAIR) -> None:
-    """Raise ``ValueError`` if a known correlation matrix has no Cholesky factor."""
+    """Raise ``ValueError`` if a known correlation matrix is invalid or has no Cholesky factor."""
+    matrix = as_correlation(name, matrix)
     if not checks.is_concrete(matrix):
         return
     # Check the smallest eigenvalue: rounding may let a Cholesky factorization of a singular matrix

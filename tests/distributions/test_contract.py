@@ -229,20 +229,6 @@ def test_pytree_pickle_and_jit(name):
         np.testing.assert_allclose(found, log_prob, rtol=1e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize(
-    ("name", "method", "arguments", "message"),
-    [
-        ("conditional", "icdf", (0.5,), "LinearizedConditional has no icdf; use draws of sample"),
-        ("copula", "cdf", (0.5,), "GaussianCopulaJoint has no cdf; .*marginal_cdf"),
-        ("corrected", "entropy", (), "CorrectedMarginal has no entropy; estimate it"),
-        ("conditional", "rsample", (KEY,), "no draws with derivatives; take draws from sample"),
-    ],
-)
-def test_what_a_distribution_lacks_is_said(name, method, arguments, message):
-    with pytest.raises(NotImplementedError, match=message):
-        getattr(make(name), method)(*arguments)
-
-
 def test_intermediates_of_draws_save_an_inversion():
     d = make("copula")
     x, intermediates = d.sample_with_intermediates(KEY)
@@ -354,14 +340,6 @@ def test_expand_keeps_the_methods(case):
         np.testing.assert_allclose(wide.cdf(x), case.cdf(x), rtol=1e-5, atol=1e-6)
         quantile = np.broadcast_to(case.icdf(0.2), batch_shape)
         np.testing.assert_allclose(wide.icdf(0.2), quantile, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["loc batch", "matrix batch"])
-@pytest.mark.parametrize("shape", [(), (2, 4)])
-def test_expand_to_a_wrong_shape(name, shape):
-    message = r"of shape \([23],\) to shape \(.*; add axes on the left"
-    with pytest.raises(ValueError, match=message):
-        make(name).expand(shape)
 
 
 def test_plate_to_event_and_mask(case):

@@ -169,14 +169,6 @@ def test_bijections_to_vector_supports(distribution):
     np.testing.assert_allclose(shifted.lower_bound, np.add(support.lower_bound, 1.0))
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (5, 1), (2,), (3, 1)])
-def test_values_with_another_number_of_outputs_are_refused(shape):
-    event = nuq.LinearizedMarginal(jnp.zeros((2, 3)), [1.0]).to_event(1)
-    for log_prob in (event.log_prob, jax.jit(event.log_prob)):
-        with pytest.raises(ValueError, match=r"value must have shape \(..., 3\), one entry per"):
-            log_prob(jnp.zeros(shape))
-
-
 def test_a_parameter_with_an_axis_makes_no_outputs_without_a_word():
     # As when a latent site with three values is enumerated.
     scales, value = jnp.array([0.8, 1.0, 1.2]), jnp.array([0.9])
