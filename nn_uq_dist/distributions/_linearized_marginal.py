@@ -348,12 +348,9 @@ def _rule_of(z: Array, loc: Array, weights: Array, scale: Array | None) -> Value
     return rule_between(ends, kinks, *_bounds_of(loc, weights, scale), loc, spread)
 
 
-_moments, _kinks, _bounds = (
-    one_program(_moments_of),
-    one_program(_kinks_of),
-    one_program(_bounds_of),
-)
-_approximate_quantile, _value_rule = map(one_program, (_quantile_near, _rule_of))
+_moments, _bounds = one_program(_moments_of), one_program(_bounds_of)
+_kinks, _approximate_quantile = one_program(_kinks_of), one_program(_quantile_near)
+_value_rule = one_program(_rule_of)
 
 
 def _as_parameter(name: str, value: ArrayLike) -> ArrayLike:

@@ -369,15 +369,6 @@ def test_support_is_where_the_density_is(case):
     assert np.all(case.support(outside)) == is_unbounded
 
 
-def test_ends_of_the_support_are_the_sums_of_the_weights():
-    for name in ("marginal", "marginals"):
-        d = make(name)
-        width = np.sum(np.abs(d.weights), axis=-1)
-        low, high = d.support.lower_bound, d.support.upper_bound
-        np.testing.assert_allclose(low, d.mean - width, rtol=1e-6, atol=1e-6)
-        np.testing.assert_allclose(high, d.mean + width, rtol=1e-6, atol=1e-6)
-
-
 BOUNDED = ["marginal", "marginals", "copula", "copula conditional"]
 
 

@@ -114,20 +114,6 @@ def test_pathwise_gradients(scale):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=0.015), actual, expected)
 
 
-def test_draws_do_not_depend_on_the_loc_and_scale_with_the_weights():
-    d = LinearizedMarginal(0.0, [1.0, 0.5], 0.3)
-    twice = LinearizedMarginal(5.0, [2.0, 1.0], 0.6)
-    x = d.sample(KEY, (10,))
-    np.testing.assert_allclose(twice.sample(KEY, (10,)), 5.0 + 2.0 * x, rtol=1e-5)
-
-
-def test_no_weights_but_a_normal_part_is_the_normal_distribution():
-    d, normal = LinearizedMarginal(LOC, [0.0], 0.3), scipy.stats.norm(LOC, 0.3)
-    np.testing.assert_allclose(d.log_prob(1.0), normal.logpdf(1.0), rtol=1e-5)
-    np.testing.assert_allclose(d.variance, 0.09, rtol=1e-6)
-    assert d.excess_kurtosis == 0.0
-
-
 def test_integers_and_half_precision_are_promoted():
     whole, same = LinearizedMarginal(1, [1, 2], 1), LinearizedMarginal(1.0, [1.0, 2.0], 1.0)
     assert whole.log_prob(2) == same.log_prob(2.0)
