@@ -119,16 +119,16 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         if follows or not any(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(children)):
             names = self.gather_pytree_aux_fields()
             fixed = zip(names, static, strict=True)
-            static = tuple(None if name == "_batch_shape" else part for name, part in fixed)
+            static = tuple(None if name == "_batch_shape" else value for name, value in fixed)
         return tuple(map(in_order, children)), static
 
     @classmethod
     def tree_unflatten(cls, aux_data: tuple[Any, ...], params: tuple[Any, ...]) -> Self:
         """Parts of NumPyro lose those batch axes, too, that their parameters have lost."""
         distribution = super().tree_unflatten(aux_data, params)
-        for part in params:
-            if isinstance(part, dist.Distribution) and not isinstance(part, Distribution):
-                drop_lost_axes(part)
+        for inner in params:
+            if isinstance(inner, dist.Distribution) and not isinstance(inner, Distribution):
+                drop_lost_axes(inner)
         if distribution._batch_shape is None:  # noqa: SLF001
             distribution._batch_shape = shape_of_parameters(distribution) or ()  # noqa: SLF001
         return distribution
@@ -139,8 +139,8 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
 
     def __getitem__(self, index: Any) -> Self:
         """Return the distributions at some entries of the batch; see `batch_entries`."""
-        part: Self = pass_validation(self, rebuilt_entries(self, index))
-        return part
+        entries: Any = rebuilt_entries(self, index)
+        return pass_validation(self, entries)
 
     def __repr__(self) -> str:
         parameters = (name for name in self.arg_constraints if name in self.__dict__)
@@ -166,8 +166,8 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     @property
     def has_rsample(self) -> bool:
         """Whether draws have derivatives: those of what it is made from have, too."""
-        parts = (part for part in self.__dict__.values() if isinstance(part, dist.Distribution))
-        return bool(super().has_rsample) and all(part.has_rsample for part in parts)
+        within = (value for value in self.__dict__.values() if isinstance(value, dist.Distribution))
+        return bool(super().has_rsample) and all(inner.has_rsample for inner in within)
 
     def rsample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws with derivatives: those of ``sample``, where they have them."""
@@ -295,8 +295,8 @@ def _promoted(distribution: Distribution) -> Distribution:
     names, kept = constructor_arguments(type(distribution)), distribution.__dict__
     if not all(name in kept for name in names):
         return distribution
-    parts = [name for name in names if isinstance(kept[name], dist.Distribution)]
-    return rebuilt(distribution, **{name: promote_batch_shape(kept[name]) for name in parts})
+    within = [name for name in names if isinstance(kept[name], dist.Distribution)]
+    return rebuilt(distribution, **{name: promote_batch_shape(kept[name]) for name in within})
 
 
 def safe_values(support: constraints.Constraint, value: Array) -> tuple[Array, Array]:

@@ -91,12 +91,12 @@ class OutputDistribution(Distribution):
     def _fitting(self, name: str, value: ArrayLike) -> Any:
         """The argument of a method as floats of its type, which broadcast against the batch."""
         dtype = self._dtype
-        value = as_numeric(name, in_type(value, dtype))
+        numbers: Any = as_numeric(name, in_type(value, dtype))
         # JAX's type, also of NumPy's arrays: in double precision values near an edge would be
         # beyond it. NumPy compiles nothing, whatever the shapes are.
-        dtype = float_dtype(value, dtype)
-        is_known = isinstance(value, np.ndarray)
-        array: Any = value.astype(dtype, copy=False) if is_known else jnp.asarray(value, dtype)
+        dtype = float_dtype(numbers, dtype)
+        is_known = isinstance(numbers, np.ndarray)
+        array: Any = numbers.astype(dtype, copy=False) if is_known else jnp.asarray(numbers, dtype)
         try:
             jnp.broadcast_shapes(array.shape, self.batch_shape)
         except ValueError as error:

@@ -363,8 +363,8 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         >>> print(f"{joint.condition(0, 1.2).mean[0]:.3f}")
         0.383
         """
-        observed, remaining, given, values = observed_outputs(self.marginals, indices, values)
-        scores = normal_scores.normal_score(given, values)
+        observed, remaining, known, values = observed_outputs(self.marginals, indices, values)
+        scores = normal_scores.normal_score(known, values)
         if checks.is_concrete(scores, values):
             at_edge = np.isinf(np.asarray(scores))
             remedy = "at its edge the density is zero or jumps: pass a value further inside"

@@ -255,8 +255,8 @@ def _log_integral(
     low, high = _window(x, sigma, transform, marks)
     shares = lax.stop_gradient(_shares(low, high, sigma, distribution, transform, marks))
     points, weights = (
-        jnp.asarray(part.reshape(-1, *(1,) * shares.ndim), x.dtype)
-        for part in np.polynomial.legendre.leggauss(rule.nodes)
+        jnp.asarray(values.reshape(-1, *(1,) * shares.ndim), x.dtype)
+        for values in np.polynomial.legendre.leggauss(rule.nodes)
     )
     half = 0.5 * (shares[1:] - shares[:-1])
     nodes = low + (high - low) * (0.5 * (shares[1:] + shares[:-1]) + half * points)

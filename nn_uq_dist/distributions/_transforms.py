@@ -105,10 +105,10 @@ class MonotoneSpline(_OfParameters):
                     f"{name} must have shape (..., k) with k >= 2 knots, got {shape}; pass one "
                     f"value per knot"
                 )
-            if name != "slopes" and checks.is_concrete(values := arrays[name]):
-                rises = np.append(np.diff(np.asarray(values)), np.ones((*shape[:-1], 1)), -1)
-                remedy = "sort the knots"
-                checks.refuse(name, values, lambda _, r=rises: r <= 0, "ascend strictly", remedy)
+            values = arrays[name]
+            is_known = name != "slopes" and checks.is_concrete(values)
+            if is_known and not np.all(np.diff(np.asarray(values)) > 0):
+                raise ValueError(f"{name} must ascend strictly, got {values}; sort the knots")
         checks.broadcast_shapes("knots, images and slopes must broadcast", **shapes)
         if slopes is None:
             slopes = _harmonic_slopes(knots, images)
@@ -136,7 +136,7 @@ class MonotoneSpline(_OfParameters):
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the values for arguments of this shape."""
         knots = jnp.broadcast_shapes(
-            *(jnp.shape(part) for part in (self.knots, self.images, self.slopes))
+            *(jnp.shape(values) for values in (self.knots, self.images, self.slopes))
         )
         return jnp.broadcast_shapes(shape, knots[:-1])
 
@@ -188,7 +188,7 @@ def _in_units(x: Array, y: Array, slopes: Array) -> tuple[Array, Array, Array, A
 
     Squares of small or large values, in quadratic equations and in derivatives, stay finite.
     """
-    x_unit, y_unit = (binary_unit(part[..., -1] - part[..., 0]) for part in (x, y))
+    x_unit, y_unit = (binary_unit(ends[..., -1] - ends[..., 0]) for ends in (x, y))
     slopes = slopes * x_unit[..., None] / y_unit[..., None]
     return x / x_unit[..., None], y / y_unit[..., None], slopes, x_unit, y_unit
 

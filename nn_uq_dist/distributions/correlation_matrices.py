@@ -109,7 +109,7 @@ def _positive_part(matrix: Array) -> tuple[Array, Array, Array]:
 def _positive_part_jvp(
     primals: tuple[Array], tangents: tuple[Array]
 ) -> tuple[tuple[Array, Array, Array], tuple[Array, Array, Array]]:
-    part, values, vectors = _positive_part(*primals)
+    clipped, values, vectors = _positive_part(*primals)
     positive = jnp.maximum(values, 0)
     total = jnp.abs(values)[..., None] + jnp.abs(values)[..., None, :]
     sums = positive[..., None] + positive[..., None, :]
@@ -125,7 +125,7 @@ def _positive_part_jvp(
         jnp.broadcast_to(unknown, values.shape),
         jnp.zeros_like(vectors) + unknown[..., None],
     )
-    return (part, values, vectors), (0.5 * (moved + moved.mT), *changes)
+    return (clipped, values, vectors), (0.5 * (moved + moved.mT), *changes)
 
 
 def checked_floor(min_eigenvalue: ArrayLike, dtype: jnp.dtype) -> Array:
@@ -167,18 +167,17 @@ def as_correlation(name: str, matrix: ArrayLike, num_outputs: int | None = None)
     if not checks.is_concrete(matrix):
         return matrix
     known, tolerance = np.asarray(matrix), 100 * _rounding(matrix)
-    with np.errstate(invalid="ignore"):  # what is not finite comes first
-        for wrong, expected, remedy in (
-            (~np.isfinite(known), "be finite", "leave constant outputs out or add noise_scale > 0"),
-            (np.abs(known - known.mT) > tolerance, "be symmetric", "pass (R + R.T) / 2"),
-            (
-                np.abs(known - 1) * np.eye(known.shape[-1]) > tolerance,
-                "have ones on its diagonal",
-                "divide a covariance by the standard deviations of its row and column",
-            ),
-        ):
-            if wrong.any():
-                checks.refuse(name, known, lambda _, wrong=wrong: wrong, expected, remedy)
+
+    def refuse_at(wrong: np.ndarray, expected: str, remedy: str) -> None:
+        if wrong.any():
+            checks.refuse(name, known, lambda _: wrong, expected, remedy)
+
+    remedy = "a constant output has no correlation: leave it out or add noise_scale > 0"
+    refuse_at(~np.isfinite(known), "be finite", remedy)
+    refuse_at(np.abs(known - known.mT) > tolerance, "be symmetric", "pass (R + R.T) / 2")
+    is_off = np.abs(known - 1) * np.eye(known.shape[-1]) > tolerance
+    remedy = "divide a covariance by the standard deviations of its row and column"
+    refuse_at(is_off, "have ones on its diagonal", remedy)
     return matrix
 
 
