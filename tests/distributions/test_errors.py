@@ -256,7 +256,7 @@ def test_values_that_jit_hides_give_nan(weights, scale):
 
 def test_copulas_that_jit_hides_give_nan():
     def log_prob(matrix):
-        return GaussianCopulaJoint(NORMALS[0], matrix).log_prob(jnp.zeros(3))
+        return GaussianCopulaJoint(batch_entries(NORMALS, 0), matrix).log_prob(jnp.zeros(3))
 
     both = np.stack([UNIT, with_entry(0, 1, 1.5) + with_entry(1, 0, 1.5) - UNIT])
     assert np.isnan(jax.jit(jax.vmap(log_prob))(both)).tolist() == [False, True]
