@@ -146,11 +146,11 @@ class LinearizedMarginal(OutputDistribution):
         return draws
 
     def _centered(self, value: ArrayLike) -> Any:
-        value = self._fitting("value", value)
-        if runs_in_numpy(value, self.loc):
+        points = self._fitting("value", value)
+        if runs_in_numpy(points, self.loc):
             with np.errstate(invalid="ignore", over="ignore"):
-                return np.asarray(value) - np.asarray(self.loc, value.dtype)
-        return jnp.asarray(value) - jnp.asarray(self.loc, value.dtype)
+                return np.asarray(points) - np.asarray(self.loc, points.dtype)
+        return jnp.asarray(points) - jnp.asarray(self.loc, points.dtype)
 
     def _shifted(self, deviation: Array) -> Array:
         """``loc + deviation``."""

@@ -141,17 +141,17 @@ class NoisyMarginal(OutputDistribution):
 
     def _of_values(self, function: Callable[..., Array], value: ArrayLike, name: str) -> Array:
         """A function of values and noise scales of each output; that of the base without noise."""
-        value = self._fitting("z" if name == "from_normal_score" else "value", value)
-        shape = jnp.broadcast_shapes(value.shape, self.batch_shape)
+        points = self._fitting("z" if name == "from_normal_score" else "value", value)
+        shape = jnp.broadcast_shapes(points.shape, self.batch_shape)
         is_known = checks.is_concrete(self.noise_scale)
         without = np.asarray(self.noise_scale) == 0 if is_known else np.zeros((), bool)
         if without.all():
-            return jnp.broadcast_to(getattr(self.base, name)(value), shape)
-        wide, scale = (jnp.broadcast_to(x, shape).astype(value.dtype) for x in (value, self._scale))
-        noisy = function(wide, scale, self.base)
-        return (
-            jnp.where(without, getattr(self.base, name)(value), noisy) if without.any() else noisy
-        )
+            return jnp.broadcast_to(getattr(self.base, name)(points), shape)
+        x, scale = (jnp.broadcast_to(a, shape).astype(points.dtype) for a in (points, self._scale))
+        noisy = function(x, scale, self.base)
+        if not without.any():
+            return noisy
+        return jnp.where(without, getattr(self.base, name)(points), noisy)
 
     @property
     def mean(self) -> Array:
