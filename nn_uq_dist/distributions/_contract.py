@@ -202,6 +202,7 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         NumPyro asks the constraints with JAX arrays, for which each operation of each constraint
         is compiled by itself: dozens of programs before the first number.
         """
+        most = float(jnp.finfo(self._dtype).max)
         for name, value in self.get_args().items():
             constraint = self.arg_constraints[name]
             if not is_concrete(value):
@@ -209,8 +210,9 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
                     # Raises: values are not known under `jit`.
                     super().validate_args(strict)
                 continue
-            checks.require_finite(name, value)
-            checks.require_in_range(name, value, self._dtype)
+            if not np.all(np.abs(np.asarray(value)) <= most):  # NaN, too
+                checks.require_finite(name, value)
+                checks.require_in_range(name, value, self._dtype)
             # NumPyro's constraint of vectors cannot be asked about no values.
             if np.size(value) and not np.all(constraint(np.asarray(value))):
                 raise ValueError(
