@@ -389,7 +389,7 @@ def refused[T](message: str) -> Callable[[T], T]:
         return values
 
     @same.defjvp
-    def refuse(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    def refuse_derivative(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
         raise NotImplementedError(message)
 
     return same

@@ -14,18 +14,15 @@ from nn_uq_dist.distributions._adapted_distribution import (
 from nn_uq_dist.distributions._adapted_distribution import (
     as_output_distribution as as_output_distribution,
 )
-from nn_uq_dist.distributions._batch_entries import batch_entries as batch_entries
+from nn_uq_dist.distributions._axes import batch_entries as batch_entries
 from nn_uq_dist.distributions._contract_joint import JointDistribution as JointDistribution
 from nn_uq_dist.distributions._contract_output import OutputDistribution as OutputDistribution
 from nn_uq_dist.distributions._corrected_marginal import CorrectedMarginal as CorrectedMarginal
-from nn_uq_dist.distributions._gaussian_copula import (
-    GaussianCopulaConditional as GaussianCopulaConditional,
-)
 from nn_uq_dist.distributions._gaussian_copula import GaussianCopulaJoint as GaussianCopulaJoint
-from nn_uq_dist.distributions._input_reparam import InputReparam as InputReparam
 from nn_uq_dist.distributions._linearized_conditional import (
     LinearizedConditional as LinearizedConditional,
 )
+from nn_uq_dist.distributions._linearized_joint import InputReparam as InputReparam
 from nn_uq_dist.distributions._linearized_joint import LinearizedJoint as LinearizedJoint
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal as LinearizedMarginal
 from nn_uq_dist.distributions._nataf import NatafCorrelation as NatafCorrelation

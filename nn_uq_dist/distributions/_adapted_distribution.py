@@ -14,7 +14,8 @@ from nn_uq_dist.basics.concrete import nan_unless
 from nn_uq_dist.basics.normal_scores import from_normal_score, missing_functions, normal_score
 from nn_uq_dist.basics.row_algebra import products
 from nn_uq_dist.distributions._contract import safe_values, validate_sample
-from nn_uq_dist.distributions._contract_output import Moments, OutputDistribution, moments_of
+from nn_uq_dist.distributions._contract_output import OutputDistribution
+from nn_uq_dist.distributions._value_rule import Moments, moments_of
 
 
 class AdaptedDistribution(OutputDistribution):
@@ -71,7 +72,7 @@ class AdaptedDistribution(OutputDistribution):
 
     def normal_score(self, value: ArrayLike) -> Array:
         """Normal score, by the best way that the distribution offers; infinite out of support."""
-        value = jnp.asarray(self._fitting("value", value), jnp.result_type(float, value))
+        value = jnp.asarray(self._fitting("value", value))
         low, high = self.bounds
         score = normal_score(self.base, safe_values(self.support, value)[1])
         score = jnp.where(value <= low, -jnp.inf, jnp.where(value >= high, jnp.inf, score))
@@ -84,26 +85,24 @@ class AdaptedDistribution(OutputDistribution):
     @property
     def mean(self) -> Array:
         """Mean: NumPyro's or, where it has none, by quadrature; NaN without a finite variance."""
-        try:
-            return jnp.broadcast_to(self.base.mean, self.batch_shape)
-        except NotImplementedError:
-            return self._own_moments()[0]
+        return self._moment("mean")
 
     @property
     def variance(self) -> Array:
         """Variance, as the mean."""
-        try:
-            return jnp.broadcast_to(self.base.variance, self.batch_shape)
-        except NotImplementedError:
-            return self._own_moments()[1]
+        return self._moment("variance")
 
-    def _own_moments(self) -> tuple[Array, Array]:
-        """Mean and variance by quadrature, with nodes that move with two quantiles."""
+    def _moment(self, name: str) -> Array:
+        """NumPyro's, or by quadrature, with nodes that move with two quantiles."""
+        try:
+            return jnp.broadcast_to(getattr(self.base, name), self.batch_shape)
+        except NotImplementedError:
+            pass
         low, high = (self.from_normal_score(jnp.full(self.batch_shape, z)) for z in (-1.0, 1.0))
         rule = self._rule_about((low + high) / 2, (high - low) / 2)
-        moments = moments_of(rule, self.log_prob(rule.values))
         # One program: some twenty operations would be one each.
-        return _with_finite_variance(moments)
+        moments = _with_finite_variance(moments_of(rule, self.log_prob(rule.values)))
+        return moments[name]
 
     def kinks(self) -> Array:
         """The middle of a Laplace distribution; none else."""
@@ -121,17 +120,15 @@ def _nan_kept(value: Array, result: Array) -> Array:
 
 
 @jax.jit
-def _with_finite_variance(moments: Moments) -> tuple[Array, Array]:
+def _with_finite_variance(moments: Moments) -> dict[str, Array]:
     """Mean and variance; NaN if the outer half of the decades of probability adds much to these.
 
     With heavy tails each decade adds about as much as the one before: there is no variance, or what
     is beyond the nodes counts.
     """
     order = jnp.argsort(moments.deviations, axis=0)
-    probabilities, deviations = (
-        jnp.take_along_axis(part, order, axis=0)
-        for part in (moments.probabilities, moments.deviations)
-    )
+    probabilities = jnp.take_along_axis(moments.probabilities, order, axis=0)
+    deviations = jnp.take_along_axis(moments.deviations, order, axis=0)
     terms = probabilities * deviations**2
 
     def outer(terms: Array, probabilities: Array) -> Array:
@@ -141,8 +138,8 @@ def _with_finite_variance(moments: Moments) -> tuple[Array, Array]:
 
     both = outer(terms, probabilities) + outer(terms[::-1], probabilities[::-1])
     converges = both < 3e-3 * jnp.sum(terms, axis=0)
-    variance = products(moments.standard_deviation)
-    return nan_unless(converges, moments.mean), nan_unless(converges, variance)
+    values = {"mean": moments.mean, "variance": products(moments.standard_deviation)}
+    return {name: nan_unless(converges, value) for name, value in values.items()}
 
 
 def as_output_distribution(
@@ -178,6 +175,8 @@ def as_output_distribution(
 
 def require_univariate(marginals: object, name: str = "marginals", *, batched: bool = True) -> None:
     """Raise unless ``marginals`` are univariate and continuous, along the last batch axis."""
+    if isinstance(marginals, OutputDistribution) and (marginals.batch_shape or not batched):
+        return
     if not isinstance(marginals, dist.Distribution):
         raise TypeError(
             f"{name} must be a NumPyro distribution, got {type(marginals).__name__}; pass a "

@@ -12,11 +12,12 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.concrete import in_float64
 from nn_uq_dist.basics.row_algebra import binary_unit, joined, namespace, norm
 from nn_uq_dist.box_gaussian import log_evidence
+from nn_uq_dist.distributions._axes import support_of_event
 from nn_uq_dist.distributions._contract import Distribution
 from nn_uq_dist.distributions._linearized_marginal import LinearizedMarginal
-from nn_uq_dist.distributions._support import support_of_event
 from nn_uq_dist.inputs.parameter_checks import is_positive_definite
 
 
@@ -153,26 +154,19 @@ class BoxGaussianDistribution(Distribution):
 
         No output may be a function of the others, up to rounding.
         """
-        given = self.get_args()
-        if not checks.is_concrete(given):
-            if strict:
-                super().validate_args(strict)
-            return
-        for name, value in given.items():
-            checks.require_finite(name, value)
-            checks.require_in_range(name, value, self._dtype)
-        parts = (self.weights, self.normal_weights)
-        columns = joined(None if part is None else np.asarray(part, np.float64) for part in parts)
-        _require_independent(columns, 4.0 * float(jnp.finfo(self._dtype).eps) * columns.shape[-2])
+        super().validate_args(strict)
+        both = self.weights, self.normal_weights
+        if checks.is_concrete(both):
+            columns = joined(jax.tree.leaves(in_float64(both)))
+            least = 4.0 * float(jnp.finfo(self._dtype).eps) * columns.shape[-2]
+            _require_independent(columns, least)
 
     def _arrays(self, *values: Array) -> tuple[Array, Array, Array | None]:
         """Parameters of one type, that of the distribution or what `values` have with it."""
         dtype = checks.float_dtype(self._dtype, *values)
-        given = self.loc, self.weights, self.normal_weights
-        arrays: tuple[Array, Array, Array | None] = jax.tree.map(
-            lambda part: jnp.asarray(part, dtype), given
-        )
-        return arrays
+        loc, weights = jnp.asarray(self.loc, dtype), jnp.asarray(self.weights, dtype)
+        normal = self.normal_weights
+        return loc, weights, None if normal is None else jnp.asarray(normal, dtype)
 
     def parameters(self, *values: Array) -> Parameters:
         """Parameters of one type, that of the distribution or what `values` have with it."""
@@ -201,11 +195,12 @@ class BoxGaussianDistribution(Distribution):
     def _of_outputs(self, order: Sequence[int]) -> dict[str, Any]:
         """The parameters of some outputs, in this order."""
         rows = np.asarray(order)
-        own: dict[str, Any] = {"loc": jnp.asarray(self.loc)[..., rows]}
-        for name in ("weights", "normal_weights"):
-            part = getattr(self, name)
-            own[name] = part if part is None else jnp.asarray(part)[..., rows, :]
-        return own
+        loc, weights, normal = self._arrays()
+        return {
+            "loc": loc[..., rows],
+            "weights": weights[..., rows, :],
+            "normal_weights": None if normal is None else normal[..., rows, :],
+        }
 
 
 def _require_independent(columns: Any, tolerance: float) -> None:
@@ -220,17 +215,11 @@ def _require_independent(columns: Any, tolerance: float) -> None:
     vectors, values, _ = np.linalg.svd(rows, full_matrices=False)
     flat = values[..., -1] <= tolerance
     if flat.any():
-        where = tuple(int(i) for i in np.argwhere(flat)[0])
-        involved = [str(j) for j in np.flatnonzero(np.abs(vectors[where][:, -1]) > 1e-3)]
-        more = f" and {len(involved) - 8} more" if len(involved) > 8 else ""
-        if len(involved) == 1:
-            found = f"vary, got output {involved[0]}, which is constant"
-        else:
-            found = (
-                f"not be functions of each other, got outputs {', '.join(involved[:8])}{more}, "
-                "which are linearly dependent up to rounding"
-            )
+        share = np.abs(vectors[checks.first_index(flat)][:, -1])
+        involved = [str(j) for j in np.flatnonzero(share > 1e-3)]
         raise ValueError(
-            f"outputs must {found}: there is no density; pass normal_weights (noise_scale in "
-            "Linearization.joint), a larger one, or leave one out with marginalize"
+            "outputs must not be constant or functions of each other, got no density, up to "
+            f"rounding, of outputs {', '.join(involved[:8])}{', ...' * (len(involved) > 8)}; pass "
+            "normal_weights (noise_scale in Linearization.joint), a larger one, or leave one out "
+            "with marginalize"
         )

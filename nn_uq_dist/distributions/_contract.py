@@ -24,14 +24,14 @@ from nn_uq_dist.basics.checks import is_concrete
 from nn_uq_dist.basics.concrete import evaluated_now, with_nan_gradients
 from nn_uq_dist.basics.pytree import in_order
 from nn_uq_dist.basics.summary_line import summary_line
-from nn_uq_dist.distributions._batch_entries import (
+from nn_uq_dist.distributions._axes import (
+    IndependentOutputs,
     constructor_arguments,
     drop_lost_axes,
     made,
     rebuilt_entries,
     shape_of_parameters,
 )
-from nn_uq_dist.distributions._support import IndependentOutputs
 
 _OF_ONE_OUTPUT = (
     "use draws of sample, or the distributions of the single outputs: marginals of a joint "
@@ -48,20 +48,22 @@ def validate_sample(log_prob: Callable[..., Array]) -> Callable[..., Array]:
 
     @wraps(log_prob)
     def validated(self: dist.Distribution, *args: Any, **kwargs: Any) -> Array:
-        logs = with_nan_gradients(log_prob(self, *args, **kwargs))
+        logs = log_prob(self, *args, **kwargs)
+        is_known = is_concrete(logs)
+        if not is_known:
+            logs = with_nan_gradients(logs)
         # Outside of the support densities are zero: the support, for which each comparison would be
         # a program, is asked only where one may be. NumPyro's cannot be asked about no values.
         if not self._validate_args or not logs.size:
             return logs
-        if is_concrete(logs) and np.isfinite(np.asarray(logs)).all():
+        if is_known and np.isfinite(np.asarray(logs)).all():
             return logs
         # Derivatives do not reach a comparison. Without their tracers it needs no program: what is
         # no JAX array is compared in NumPy, with all digits of a Python number.
         with evaluated_now():
             value = jnp.asarray(kwargs["value"] if "value" in kwargs else args[0])
             fixed, value = jax.tree.map(lax.stop_gradient, (self, value))
-            at: Any = np.asarray(value) if is_concrete(fixed, value) else value
-            mask = fixed.support(at)
+            mask = fixed.support(np.asarray(value) if is_concrete(fixed, value) else value)
         if is_concrete(mask):
             if np.asarray(mask).all():
                 return logs
@@ -117,16 +119,16 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         if follows or not any(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(children)):
             names = self.gather_pytree_aux_fields()
             fixed = zip(names, static, strict=True)
-            static = tuple(None if name == "_batch_shape" else part for name, part in fixed)
+            static = tuple(None if name == "_batch_shape" else value for name, value in fixed)
         return tuple(map(in_order, children)), static
 
     @classmethod
     def tree_unflatten(cls, aux_data: tuple[Any, ...], params: tuple[Any, ...]) -> Self:
         """Parts of NumPyro lose those batch axes, too, that their parameters have lost."""
         distribution = super().tree_unflatten(aux_data, params)
-        for part in params:
-            if isinstance(part, dist.Distribution) and not isinstance(part, Distribution):
-                drop_lost_axes(part)
+        for inner in params:
+            if isinstance(inner, dist.Distribution) and not isinstance(inner, Distribution):
+                drop_lost_axes(inner)
         if distribution._batch_shape is None:  # noqa: SLF001
             distribution._batch_shape = shape_of_parameters(distribution) or ()  # noqa: SLF001
         return distribution
@@ -137,8 +139,8 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
 
     def __getitem__(self, index: Any) -> Self:
         """Return the distributions at some entries of the batch; see `batch_entries`."""
-        part: Self = pass_validation(self, rebuilt_entries(self, index))
-        return part
+        entries: Any = rebuilt_entries(self, index)
+        return pass_validation(self, entries)
 
     def __repr__(self) -> str:
         parameters = (name for name in self.arg_constraints if name in self.__dict__)
@@ -164,8 +166,8 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     @property
     def has_rsample(self) -> bool:
         """Whether draws have derivatives: those of what it is made from have, too."""
-        parts = (part for part in self.__dict__.values() if isinstance(part, dist.Distribution))
-        return bool(super().has_rsample) and all(part.has_rsample for part in parts)
+        within = (value for value in self.__dict__.values() if isinstance(value, dist.Distribution))
+        return bool(super().has_rsample) and all(inner.has_rsample for inner in within)
 
     def rsample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws with derivatives: those of ``sample``, where they have them."""
@@ -200,19 +202,19 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
         NumPyro asks the constraints with JAX arrays, for which each operation of each constraint
         is compiled by itself: dozens of programs before the first number.
         """
+        most = float(jnp.finfo(self._dtype).max)
         for name, value in self.get_args().items():
             constraint = self.arg_constraints[name]
-            if constraints.is_dependent(constraint):
-                continue
-            if not is_concrete(constraint, value):
+            if not is_concrete(value):
                 if strict:
                     # Raises: values are not known under `jit`.
                     super().validate_args(strict)
                 continue
-            checks.require_in_range(name, value, self._dtype)
+            if not np.all(np.abs(np.asarray(value)) <= most):  # NaN, too
+                checks.require_finite(name, value)
+                checks.require_in_range(name, value, self._dtype)
             # NumPyro's constraint of vectors cannot be asked about no values.
             if np.size(value) and not np.all(constraint(np.asarray(value))):
-                checks.require_finite(name, value)
                 raise ValueError(
                     f"{name} must fulfill the constraint {constraint}, got {value}; see "
                     f"arg_constraints of {type(self).__name__}"
@@ -249,8 +251,8 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
             wide = xp.broadcast_to(xp.asarray(argument), (*shape, *rest))
         else:
             return super().expand(shape)
-        found = rebuilt(self, **{name: wide})
-        return found if found.batch_shape == shape else super().expand(shape)
+        expanded = rebuilt(self, **{name: wide})
+        return expanded if expanded.batch_shape == shape else super().expand(shape)
 
     def _expanded_shape(self, batch_shape: Sequence[int]) -> tuple[int, ...]:
         """The wider batch shape, or an error."""
@@ -295,8 +297,8 @@ def _promoted(distribution: Distribution) -> Distribution:
     names, kept = constructor_arguments(type(distribution)), distribution.__dict__
     if not all(name in kept for name in names):
         return distribution
-    parts = [name for name in names if isinstance(kept[name], dist.Distribution)]
-    return rebuilt(distribution, **{name: promote_batch_shape(kept[name]) for name in parts})
+    within = [name for name in names if isinstance(kept[name], dist.Distribution)]
+    return rebuilt(distribution, **{name: promote_batch_shape(kept[name]) for name in within})
 
 
 def safe_values(support: constraints.Constraint, value: Array) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import evaluated_now, nan_unless
 from nn_uq_dist.distributions._adapted_distribution import as_output_distribution
-from nn_uq_dist.distributions._batch_entries import batch_entries
+from nn_uq_dist.distributions._axes import batch_entries
 from nn_uq_dist.distributions._contract import Distribution
 
 
@@ -138,21 +138,18 @@ def observed_outputs(
         # In a model under `jit` known values would otherwise become traced.
         with evaluated_now():
             inside = np.asarray(support(jnp.asarray(values)))
-        why = "; that output cannot take it: see support"
-        refuse_values(~inside, values, observed, "within", why)
+        remedy = "that output cannot take it: see support"
+        refuse_values(~inside, values, observed, "within", remedy)
     else:
         values = nan_unless(support(jnp.asarray(values)), jnp.asarray(values))
     return observed, remaining, marginals, jnp.asarray(values)
 
 
 def refuse_values(
-    bad: np.ndarray, values: ArrayLike, observed: tuple[int, ...], place: str, why: str
+    bad: np.ndarray, values: ArrayLike, observed: tuple[int, ...], place: str, remedy: str
 ) -> None:
     """Raise ``ValueError`` for the first bad value of known outputs."""
-    if bad.any():
-        *_, position = where = checks.first_index(bad)
-        value = np.broadcast_to(values, bad.shape)[where]
-        raise ValueError(
-            f"values must lie {place} the support of their outputs, got {value} for output "
-            f"{observed[position]}{why}"
-        )
+    numbers = np.broadcast_to(values, bad.shape)
+    expected = f"lie {place} the support of their outputs"
+    names = ([f"output {index}" for index in observed],)
+    checks.refuse("values", numbers, lambda _: ~bad, expected, remedy, lambda: names)

@@ -1,26 +1,31 @@
-"""What everything downstream asks of the distributions of single outputs, and their moments.
-
-Moments are quadratures over the values. Panels are about half a normal score wide, so that they are
-dense where the distribution bends, and end where the density does: a rule that does not know these
-places would leave an error of 1e-4.
-"""
+"""What everything downstream asks of the distributions of single outputs."""
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jax.scipy.special import logsumexp, ndtri
 from jax.typing import ArrayLike
 
-from nn_uq_dist.basics.checks import as_numeric, in_type, is_concrete, require_probabilities
-from nn_uq_dist.basics.concrete import one_program
+from nn_uq_dist.basics.checks import (
+    as_numeric,
+    float_dtype,
+    in_type,
+    is_concrete,
+    require_probabilities,
+)
 from nn_uq_dist.basics.normal_tails import score_from_log_tails
 from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
-from nn_uq_dist.basics.row_algebra import binary_unit, namespace
 from nn_uq_dist.distributions._contract import Distribution
+from nn_uq_dist.distributions._value_rule import (
+    Moments,
+    ValueRule,
+    moments_of,
+    rule_between,
+    standardized,
+)
 
 # Normal scores of the ends of the panels. he_k phi is at most about sqrt(phi): 1e-11 at the last.
 _POSITIVE_ENDS = (*np.arange(0.5, 6, 0.5), 6, 7, 8, 10)
@@ -28,92 +33,6 @@ _ENDS = np.array([*(-end for end in _POSITIVE_ENDS[::-1]), 0, *_POSITIVE_ENDS])
 # Shares of the probability outside that coverage intervals are tried with in each round. The first
 # are many, as a narrow peak lies between two of a few.
 _SHARES_OF_ROUNDS = 257, 65, 65
-
-
-class ValueRule(NamedTuple):
-    r"""A rule :math:`\int f(y)\,dy \approx \sum_q \ell_q f(y_q)`.
-
-    Attributes
-    ----------
-    values, lengths : Array, shape (Q, ...)
-        Nodes and their weights.
-    """
-
-    values: Array
-    lengths: Array
-
-
-class Moments(NamedTuple):
-    """Probabilities of the nodes, means, and the values less their means."""
-
-    probabilities: Array
-    mean: Array
-    deviations: Array
-
-    @property
-    def standard_deviation(self) -> Array:
-        """Standard deviations of the outputs."""
-        return _standard_deviation(self.probabilities, self.deviations)
-
-
-@one_program
-def rule_between(
-    ends: Array, kinks: Array, low: Array, high: Array, mean: Array, scale: Array
-) -> ValueRule:
-    """The rule with these panels, which also end at kinks, between the ends of the support.
-
-    Derivatives are those of nodes that move with the ends of the support, or with mean and standard
-    deviation where there are none: at fixed values they would have a layer at the edge.
-    """
-    xp: Any = namespace(ends)
-    shape = np.broadcast_shapes(ends.shape[1:], low.shape)
-    ends, kinks = (xp.broadcast_to(_constant(part), (len(part), *shape)) for part in (ends, kinks))
-    ends = xp.sort(xp.concatenate([ends, xp.clip(kinks, ends[:1], ends[-1:])]), axis=0)
-    values, lengths = gauss_legendre(xp.clip(ends, _constant(low), _constant(high)))
-    low = xp.where(xp.isfinite(low), low, mean - scale)
-    high = xp.where(xp.isfinite(high), high, mean + scale)
-    width = _constant(high - low)
-    moved = low + (high - low) * _constant((values - low) / width)
-    return ValueRule(values + (moved - _constant(moved)), lengths * ((high - low) / width))
-
-
-def _constant(part: Array) -> Array:
-    return part if namespace(part) is np else lax.stop_gradient(part)
-
-
-@one_program
-def moments_of(rule: ValueRule, log_densities: Array) -> Moments:
-    """Moments of distributions with these log densities at the nodes, normalized or not."""
-    xp: Any = namespace(log_densities)
-    inside = (rule.lengths > 0) & xp.isfinite(log_densities)
-    inside = inside | xp.isnan(log_densities)
-    logs = xp.where(inside, log_densities, 0)
-    weights = xp.where(inside, rule.lengths * xp.exp(logs), 0)
-    weights = weights / xp.sum(weights, axis=0)
-    # Means far from zero would be rounded more than deviations are.
-    center = xp.sum(weights * rule.values, axis=0)
-    shift = xp.sum(weights * (rule.values - center), axis=0)
-    return Moments(weights, center + shift, rule.values - center - shift)
-
-
-@one_program
-def _standard_deviation(rule: Array, deviations: Array) -> Array:
-    xp: Any = namespace(deviations)
-    # Squares of small deviations underflow long before their root does.
-    unit = binary_unit(xp.max(xp.abs(deviations), axis=0))
-    variance = xp.sum(rule * (deviations / unit) ** 2, axis=0)
-    varies = variance > 0
-    # The root has an infinite slope at 0.
-    root: Array = xp.where(varies, xp.sqrt(xp.where(varies, variance, 1)), variance)
-    return unit * root
-
-
-@one_program
-def standardized(moments: Moments, order: int) -> Array:
-    """``E[(Y - mean)^order] / standard_deviation^order``."""
-    xp: Any = namespace(moments.deviations)
-    powers: Array = (moments.deviations / moments.standard_deviation) ** order
-    return xp.sum(moments.probabilities * powers, axis=0)
 
 
 class OutputDistribution(Distribution):
@@ -170,15 +89,14 @@ class OutputDistribution(Distribution):
         r"""Value with normal score ``z``, the quantile :math:`F^{-1}(\Phi(z))`."""
 
     def _fitting(self, name: str, value: ArrayLike) -> Any:
-        """The argument of a method as an array that broadcasts against ``batch_shape``."""
-        given = as_numeric(name, in_type(value, self._dtype))
-        # NumPy compiles nothing, whatever the shapes are.
-        array: Any = given
-        if isinstance(given, np.ndarray):
-            # As JAX would: in double precision values near an edge would be beyond it.
-            array = given.astype(jax.dtypes.canonicalize_dtype(given.dtype), copy=False)
-        else:
-            array = jnp.asarray(given)
+        """The argument of a method as floats of its type, which broadcast against the batch."""
+        dtype = self._dtype
+        numbers: Any = as_numeric(name, in_type(value, dtype))
+        # JAX's type, also of NumPy's arrays: in double precision values near an edge would be
+        # beyond it. NumPy compiles nothing, whatever the shapes are.
+        dtype = float_dtype(numbers, dtype)
+        is_known = isinstance(numbers, np.ndarray)
+        array: Any = numbers.astype(dtype, copy=False) if is_known else jnp.asarray(numbers, dtype)
         try:
             jnp.broadcast_shapes(array.shape, self.batch_shape)
         except ValueError as error:
@@ -248,7 +166,7 @@ class OutputDistribution(Distribution):
             ends = self._interval(tails * shares, tails * (1 - shares))
             width = ends[1] - ends[0]
             best = jnp.argmin(jnp.where(jnp.isnan(width), jnp.inf, width), axis=0)[None]
-            found = jnp.take_along_axis(ends, best[None], axis=1)[:, 0]
+            shortest = jnp.take_along_axis(ends, best[None], axis=1)[:, 0]
             before, after = (jnp.clip(best + k, 0, count - 1) for k in (-1, 1))
             low, high = (jnp.take_along_axis(shares, k, axis=0)[0] for k in (before, after))
         # Rounding must not decide against an end of the support, nor against equal tails.
@@ -256,10 +174,9 @@ class OutputDistribution(Distribution):
             below = jnp.full_like(low, share) * tails
             ends = self._interval(below, tails - below)
             rounding = 4 * jnp.finfo(self._dtype).eps * jnp.sum(jnp.abs(ends), axis=0)
-            found = jnp.where(
-                jnp.isfinite(rounding) & (jnp.diff(ends - found, axis=0) <= rounding), ends, found
-            )
-        return found
+            is_as_short = jnp.diff(ends - shortest, axis=0) <= rounding
+            shortest = jnp.where(jnp.isfinite(rounding) & is_as_short, ends, shortest)
+        return shortest
 
     def _interval(self, below: Array, above: Array) -> Array:
         """The interval between tails; one without a tail ends where the support does."""
@@ -365,11 +282,13 @@ class OutputDistribution(Distribution):
         self, middle: Array, spread: Array, loc: Array | None = None, scale: Array | None = None
     ) -> ValueRule:
         """The rule whose nodes move with this middle where the support has no ends."""
-        scores: Any = _ENDS.astype(self._dtype).reshape(-1, *(1,) * len(self.batch_shape))
-        if loc is not None and scale is not None:
-            scores = loc + scale * scores
-        ends = self.approximate_quantile(scores)
+        ends = self.approximate_quantile(self._panel_scores(loc, scale))
         return rule_between(ends, self.kinks(), *self.bounds, middle, spread)
+
+    def _panel_scores(self, loc: Array | None, scale: Array | None) -> Any:
+        """Normal scores at which panels end."""
+        scores = _ENDS.astype(self._dtype).reshape(-1, *(1,) * len(self.batch_shape))
+        return scores if loc is None or scale is None else loc + scale * scores
 
     def moments(self) -> Moments:
         """Mean and deviations of the values, by quadrature."""

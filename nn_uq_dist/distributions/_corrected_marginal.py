@@ -12,15 +12,11 @@ from nn_uq_dist.basics.checks import broadcast_shapes
 from nn_uq_dist.basics.concrete import one_program, squares
 from nn_uq_dist.basics.row_algebra import namespace
 from nn_uq_dist.distributions._adapted_distribution import as_output_distribution
+from nn_uq_dist.distributions._axes import support_between
 from nn_uq_dist.distributions._contract import validate_sample
-from nn_uq_dist.distributions._contract_output import (
-    Moments,
-    OutputDistribution,
-    ValueRule,
-    moments_of,
-)
-from nn_uq_dist.distributions._support import support_between
+from nn_uq_dist.distributions._contract_output import OutputDistribution
 from nn_uq_dist.distributions._transforms import MonotoneSpline
+from nn_uq_dist.distributions._value_rule import Moments, ValueRule, moments_of
 
 
 class CorrectedMarginal(OutputDistribution):
@@ -145,10 +141,6 @@ class CorrectedMarginal(OutputDistribution):
     def log_sf(self, value: ArrayLike) -> Array:
         """Log survival function, as accurate as that of the base."""
         return self.base.log_sf(self._mapped_back(value))
-
-    def cdf(self, value: ArrayLike) -> Array:
-        """Distribution function."""
-        return self.base.cdf(self._mapped_back(value))
 
     def icdf(self, q: ArrayLike) -> Array:
         """Quantile function."""

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.basics.row_algebra import in_squared_units, matmul, matvec
+from nn_uq_dist.basics.row_algebra import in_squared_units, joined, matmul, matvec
 from nn_uq_dist.box_gaussian import Moments, conditional_moments, input_draws, regression
 from nn_uq_dist.distributions._box_gaussian_distribution import BoxGaussianDistribution, Parameters
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
@@ -97,15 +97,15 @@ class LinearizedConditional(BoxGaussianDistribution):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws by Markov chains, shape ``sample_shape + batch_shape + (d,)``; no derivatives."""
-        seen, known, own = _seen(self)
+        seen, known, parameters = _seen(self)
         key, sample_shape = checks.as_sampling(key, sample_shape)
         key_inputs, key_normal = random.split(key)
         count = int(np.prod(sample_shape))
         inputs = input_draws(key_inputs, seen, known.weights, known.normal_weights, count)
-        others = regression(own.weights, own.normal_weights, self._known)
+        others = regression(parameters.weights, parameters.normal_weights, self._known)
         moved = others.of_inputs(inputs, seen)
         moved = jnp.broadcast_to(moved, (count, *self.shape()))
-        rest = own.of_outputs(slice(self._known, None))
+        rest = parameters.of_outputs(slice(self._known, None))
         if others.gain is not None:
             # What the known outputs leave of the normal part.
             columns = rest.normal_weights - matmul(others.gain, known.normal_weights)
@@ -121,8 +121,8 @@ class LinearizedConditional(BoxGaussianDistribution):
     @property
     def covariance_matrix(self) -> Array:
         """Covariance of the outputs, shape ``batch_shape + (d, d)``."""
-        spread = _moments(self).covariance
-        return jnp.broadcast_to(spread, (*self.shape(), *self.event_shape))
+        shape = (*self.shape(), *self.event_shape)
+        return jnp.broadcast_to(_moments(self).covariance, shape)
 
     @property
     def variance(self) -> Array:
@@ -142,35 +142,32 @@ class LinearizedConditional(BoxGaussianDistribution):
         """
         observed, remaining, _, values = observed_outputs(self._prior, indices, values)
         order = (*range(self._known), *(self._known + index for index in (*observed, *remaining)))
-        shape = jnp.broadcast_shapes(self.values.shape[:-1], values.shape[:-1])
-        parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (self.values, values)]
-        return rebuilt(self, values=jnp.concatenate(parts, axis=-1), **self._of_outputs(order))
+        values = joined([jnp.asarray(self.values), values])
+        return rebuilt(self, values=values, **self._of_outputs(order))
 
 
 # Programs of the distribution as a whole: an eager call does not compile each operation separately.
 @jax.jit
 def _seen(conditional: LinearizedConditional) -> tuple[Array, Parameters, Parameters]:
     """Standardized known outputs, their parameters, and those of all outputs."""
-    own = conditional.parameters()
-    values = jnp.asarray(conditional.values, own.loc.dtype)
-    known = own.of_outputs(slice(values.shape[-1]))
-    return known.deviation(values), known, own
+    parameters = conditional.parameters()
+    values = jnp.asarray(conditional.values, parameters.loc.dtype)
+    known = parameters.of_outputs(slice(values.shape[-1]))
+    return known.deviation(values), known, parameters
 
 
 @jax.jit
 def _log_density(conditional: LinearizedConditional, value: Array) -> Array:
-    own = conditional.parameters(value)
-    values = jnp.asarray(conditional.values, own.loc.dtype)
-    shape = jnp.broadcast_shapes(values.shape[:-1], value.shape[:-1])
-    parts = [jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (values, value)]
-    before = own.of_outputs(slice(values.shape[-1])).log_density(values)
-    return own.log_density(jnp.concatenate(parts, axis=-1)) - before
+    parameters = conditional.parameters(value)
+    values = jnp.asarray(conditional.values, parameters.loc.dtype)
+    before = parameters.of_outputs(slice(values.shape[-1])).log_density(values)
+    return parameters.log_density(joined([values, value])) - before
 
 
 @jax.jit
 def _moments(conditional: LinearizedConditional) -> Moments:
-    seen, _, own = _seen(conditional)
-    others = own.of_outputs(slice(seen.shape[-1], None))
-    found = conditional_moments(seen, own.weights, own.normal_weights)
-    mean = others.loc + others.unit * found.mean
-    return Moments(mean, in_squared_units(found.covariance, others.unit))
+    seen, _, parameters = _seen(conditional)
+    others = parameters.of_outputs(slice(seen.shape[-1], None))
+    moments = conditional_moments(seen, parameters.weights, parameters.normal_weights)
+    mean = others.loc + others.unit * moments.mean
+    return Moments(mean, in_squared_units(moments.covariance, others.unit))

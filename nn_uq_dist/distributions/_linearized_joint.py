@@ -1,13 +1,16 @@
-"""The joint distribution of several outputs of a linearized network."""
+"""The joint distribution of outputs of a linearized network, and sampling through its inputs."""
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
 from jax import Array, lax, random
 from jax.typing import ArrayLike
+from numpyro.infer.reparam import Reparam
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import fewest_columns
@@ -144,8 +147,8 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         >>> print(f"{joint.log_prob([1.5]):.3f} {joint.log_prob_correction([1.5]):.3f}")
         -1.995 -0.097
         """
-        deviation, own = _deviation(self, self._fitting_outputs(value))
-        return second_order(deviation, own.weights, own.normal_weights)
+        deviation, parameters = _deviation(self, self._fitting_outputs(value))
+        return second_order(deviation, parameters.weights, parameters.normal_weights)
 
     @property
     def covariance_matrix(self) -> Array:
@@ -153,8 +156,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
         NaN where the type has no such number.
         """
-        total = _covariance(self)
-        return jnp.broadcast_to(total, (*self.shape(), *self.event_shape))
+        return jnp.broadcast_to(_covariance(self), (*self.shape(), *self.event_shape))
 
     def marginalize(self, indices: int | Sequence[int]) -> "LinearizedJoint":
         """The exact joint distribution of some outputs, in the order of ``indices``."""
@@ -162,24 +164,24 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """Scores by quadrature over conditional densities: 48 densities for each output."""
-        deviation, own = _deviation(self, self._fitting_outputs(value))
-        weights, normal = own.weights, own.normal_weights
+        deviation, parameters = _deviation(self, self._fitting_outputs(value))
+        columns = parameters.weights, parameters.normal_weights
         shape = jnp.broadcast_shapes(deviation.shape, self.shape())
         deviation = jnp.broadcast_to(deviation, shape)
         if not self.batch_shape:
             flat = deviation.reshape(-1, shape[-1])
-            return conditional_scores(flat, weights, normal).reshape(shape)
+            return conditional_scores(flat, *columns).reshape(shape)
         count = math.prod(self.batch_shape)
         draws = math.prod(shape[: -len(self.shape())])
         flat = jnp.moveaxis(deviation.reshape(draws, count, shape[-1]), 1, 0)
 
-        def rows(part: Array) -> Array:
-            wide = jnp.broadcast_to(part, (*self.batch_shape, *part.shape[-2:]))
-            return wide.reshape(count, *part.shape[-2:])
+        def of_each(matrix: Array) -> Array:
+            wide = jnp.broadcast_to(matrix, (*self.batch_shape, *matrix.shape[-2:]))
+            return wide.reshape(count, *matrix.shape[-2:])
 
-        parts = flat, *jax.tree.map(rows, (weights, normal))
-        found = lax.map(lambda at: conditional_scores(*at), parts)
-        return jnp.moveaxis(found, 0, 1).reshape(shape)
+        each = flat, *jax.tree.map(of_each, columns)
+        scores = lax.map(lambda arguments: conditional_scores(*arguments), each)
+        return jnp.moveaxis(scores, 0, 1).reshape(shape)
 
     def condition(self, indices: int | Sequence[int], values: ArrayLike) -> LinearizedConditional:
         """The distribution of the other outputs, given these.
@@ -232,13 +234,78 @@ def _log_density(joint: LinearizedJoint, value: Array) -> Array:
 @jax.jit
 def _deviation(joint: LinearizedJoint, value: Array) -> tuple[Array, Parameters]:
     """Standardized differences from the means, and parameters."""
-    own = joint.parameters(value)
-    return own.deviation(value), own
+    parameters = joint.parameters(value)
+    return parameters.deviation(value), parameters
 
 
 @jax.jit
 def _covariance(joint: LinearizedJoint) -> Array:
-    own = joint.parameters()
-    total = gram(own.weights) / 3.0
-    total = total if own.normal_weights is None else total + gram(own.normal_weights)
-    return in_squared_units(total, own.unit)
+    parameters = joint.parameters()
+    total = gram(parameters.weights) / 3.0
+    if parameters.normal_weights is not None:
+        total = total + gram(parameters.normal_weights)
+    return in_squared_units(total, parameters.unit)
+
+
+class InputReparam(Reparam):
+    r"""Sample the variables of a linear distribution in place of its outputs (non-centered).
+
+    For a latent `LinearizedMarginal` or `LinearizedJoint` :math:`y = \mathrm{loc} + W u + B n` the
+    sites are :math:`u`, uniform on (-1, 1), and :math:`n`, standard normal; the outputs follow. No
+    site has bounds that move with parameters, which autoguides keep from the first trace, and no
+    density of a sum is evaluated.
+
+    Raises
+    ------
+    ValueError
+        If the site is observed: then the density of the outputs is needed.
+    TypeError
+        If the site has another distribution.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import numpyro
+    >>> import numpyro.distributions as dist
+    >>> import nn_uq_dist as nuq
+    >>> def model():
+    ...     width = numpyro.sample("width", dist.HalfNormal(1.0))
+    ...     y = numpyro.sample("y", nuq.LinearizedMarginal(0.0, width * jnp.ones(3)))
+    ...     numpyro.sample("seen", dist.Normal(y, 0.1), obs=1.0)
+    >>> through_inputs = numpyro.handlers.reparam(model, {"y": nuq.distributions.InputReparam()})
+    >>> trace = numpyro.handlers.trace(numpyro.handlers.seed(through_inputs, 0)).get_trace()
+    >>> list(trace)
+    ['width', 'y_uniform', 'y', 'seen']
+    """
+
+    def __call__(self, name: str, fn: Any, obs: Any) -> tuple[None, Array]:
+        """Replace the site by those of its variables; NumPyro calls it."""
+        if obs is not None:
+            raise ValueError(
+                f"InputReparam needs a latent site, but {name!r} is observed; leave it out"
+            )
+        outputs, shape, event_dim = self._unwrap(fn)
+        if isinstance(outputs, LinearizedMarginal):
+            scale = outputs.normal_scale
+            columns = None if scale is None else jnp.asarray(scale)[..., None]
+        elif isinstance(outputs, LinearizedJoint):
+            columns = outputs.normal_weights
+        else:
+            raise TypeError(
+                f"InputReparam needs a LinearizedMarginal or LinearizedJoint, but {name!r} is a "
+                f"{type(outputs).__name__}; of copulas take TransformReparam"
+            )
+        num_event_axes = event_dim - outputs.event_dim  # of `to_event`
+        value = jnp.asarray(outputs.loc)
+        for kind, weights, variable in (
+            ("uniform", outputs.weights, dist.Uniform(-1.0, 1.0)),
+            ("normal", columns, dist.Normal(0.0, 1.0)),
+        ):
+            if weights is None:
+                continue
+            rows = jnp.asarray(weights)
+            variables = variable.expand((*shape, rows.shape[-1])).to_event(1 + num_event_axes)
+            draws = numpyro.sample(f"{name}_{kind}", variables)
+            value = value + (matvec(rows, draws) if outputs.event_dim else (rows * draws).sum(-1))
+        return None, value

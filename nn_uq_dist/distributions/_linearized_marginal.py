@@ -18,6 +18,7 @@ from nn_uq_dist.basics.concrete import as_jax, as_variances, nan_unless, one_pro
 from nn_uq_dist.basics.row_algebra import binary_unit, joined, namespace
 from nn_uq_dist.distributions._contract import validate_sample
 from nn_uq_dist.distributions._contract_output import OutputDistribution
+from nn_uq_dist.distributions._value_rule import ValueRule, rule_between
 from nn_uq_dist.uniform_sum.quantiles import corners, resolved_scale, saddlepoint_quantile
 
 
@@ -91,11 +92,10 @@ class LinearizedMarginal(OutputDistribution):
             normal_scale = _as_parameter("normal_scale", normal_scale)
         weights_shape = jnp.shape(weights)
         if not weights_shape or weights_shape[-1] == 0:
-            msg = (
+            raise ValueError(
                 f"weights must have shape (..., n) with n >= 1, got {weights_shape}; "
                 "pass an array whose last axis is summed over, for one component weights=[w]"
             )
-            raise ValueError(msg)
         batch_shape = checks.broadcast_shapes(
             "loc, weights without their last axis and normal_scale must broadcast",
             loc=jnp.shape(loc),
@@ -109,9 +109,7 @@ class LinearizedMarginal(OutputDistribution):
     def validate_args(self, strict: bool = True) -> None:
         """Check as NumPyro does; no known distribution may be a point mass, either."""
         if self.normal_scale is not None:
-            # NumPyro's constraint of a non-negative number lets infinity through.
             remedy = "pass standard deviations of the normal part, or leave it out"
-            checks.require_finite("normal_scale", self.normal_scale, remedy)
             checks.require_nonnegative("normal_scale", self.normal_scale, remedy)
         super().validate_args(strict)
         if not checks.is_concrete(self.weights, self.normal_scale):
@@ -121,12 +119,11 @@ class LinearizedMarginal(OutputDistribution):
             degenerate = degenerate & (np.asarray(self.normal_scale) == 0)
         if degenerate.any():
             where = f" at batch index {checks.first_index(degenerate)}" if degenerate.ndim else ""
-            msg = (
+            raise ValueError(
                 f"weights must not all be zero without a normal part, got a point mass{where}: "
                 "it has no density; give normal_scale (noise_scale in Linearization.marginals) "
                 "a positive value or leave that output out"
             )
-            raise ValueError(msg)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
@@ -149,12 +146,11 @@ class LinearizedMarginal(OutputDistribution):
         return draws
 
     def _centered(self, value: ArrayLike) -> Any:
-        given = self._fitting("value", value)
-        dtype = checks.float_dtype(given, self._dtype)
-        if runs_in_numpy(given, self.loc):
+        points = self._fitting("value", value)
+        if runs_in_numpy(points, self.loc):
             with np.errstate(invalid="ignore", over="ignore"):
-                return np.asarray(given, dtype) - np.asarray(self.loc, dtype)
-        return jnp.asarray(given).astype(dtype) - jnp.asarray(self.loc, dtype)
+                return np.asarray(points) - np.asarray(self.loc, points.dtype)
+        return jnp.asarray(points) - jnp.asarray(self.loc, points.dtype)
 
     def _shifted(self, deviation: Array) -> Array:
         """``loc + deviation``."""
@@ -210,8 +206,8 @@ class LinearizedMarginal(OutputDistribution):
         ValueError
             If a known ``q`` is not in [0, 1]; a traced one gives NaN.
         """
-        checks.require_probabilities("q", q)
         q = self._fitting("q", q)
+        checks.require_probabilities("q", q)
         return self._shifted(uniform_sum.ppf(q, self.weights, self.normal_scale))
 
     def normal_score(self, value: ArrayLike) -> Array:
@@ -270,6 +266,10 @@ class LinearizedMarginal(OutputDistribution):
         """By the saddlepoint approximation."""
         return _approximate_quantile(z, *self._of_one_type)
 
+    def value_rule(self, loc: Array | None = None, scale: Array | None = None) -> ValueRule:
+        """The rule of the contract, in one program."""
+        return _value_rule(self._panel_scores(loc, scale), *self._of_one_type)
+
     def entropy(self) -> Array:
         """Differential entropy by quadrature: see ``uniform_sum.entropy``."""
         value = uniform_sum.entropy(self.weights, self.normal_scale)
@@ -299,8 +299,7 @@ def _valid(normal_scale: Array | None) -> Any:
     return nan_unless(normal_scale >= 0, normal_scale)
 
 
-@one_program
-def _moments(weights: Array, normal_scale: Array | None) -> tuple[Array, Array, Array, Array]:
+def _moments_of(weights: Array, normal_scale: Array | None) -> tuple[Array, Array, Array, Array]:
     """Units, variance in squares of these, standard deviation, and excess kurtosis."""
     xp, scale = namespace(weights), _valid(normal_scale)
     unit = binary_unit(xp.maximum(xp.max(xp.abs(weights), axis=-1), scale))
@@ -310,26 +309,21 @@ def _moments(weights: Array, normal_scale: Array | None) -> tuple[Array, Array, 
     return unit, variance, unit * xp.sqrt(variance), kurtosis
 
 
-@one_program
-def _approximate_quantile(z: Array, loc: Array, weights: Array, scale: Array | None) -> Array:
+def _quantile_near(z: Array, loc: Array, weights: Array, scale: Array | None) -> Any:
     xp: Any = namespace(z, weights)
     weights, scale = abs(weights).astype(z.dtype), xp.asarray(_valid(scale), z.dtype)
     # A normal part bounds the tilts that lead to the edge of a bounded support.
     least = jnp.finfo(z.dtype).eps * (weights.sum(axis=-1) + scale)
     x = saddlepoint_quantile(xp.abs(z), weights, xp.maximum(scale, least))
-    found: Array = loc + xp.where(z < 0, -x, x)
-    return found
+    return loc + xp.where(z < 0, -x, x)
 
 
-@one_program
-def _kinks(loc: Array, weights: Array) -> Array:
+def _kinks_of(loc: Array, weights: Array) -> Any:
     knots = corners(weights)
-    kinks: Array = namespace(weights).concatenate([loc + knots, loc - knots])
-    return kinks
+    return namespace(weights).concatenate([loc + knots, loc - knots])
 
 
-@one_program
-def _bounds(loc: Array, weights: Array, normal_scale: Array | None) -> tuple[Array, Array]:
+def _bounds_of(loc: Array, weights: Array, normal_scale: Array | None) -> tuple[Array, Array]:
     """Ends of the support."""
     xp, width = namespace(weights), namespace(weights).sum(abs(weights), axis=-1)
     if normal_scale is not None:
@@ -355,6 +349,18 @@ def _log_interval(low: Array, high: Array, weights: Array, scale: Array | None) 
     columns = joined([weights, half[..., None]])
     logs = uniform_sum.logpdf(middle, columns, scale) + jnp.log(2.0 * half)
     return jnp.where(has_mass, jnp.minimum(logs, 0.0), -jnp.inf)
+
+
+def _rule_of(z: Array, loc: Array, weights: Array, scale: Array | None) -> ValueRule:
+    """The rule whose panels end at these scores and at the kinks."""
+    ends, kinks = _quantile_near(z, loc, weights, scale), _kinks_of(loc, weights)
+    spread = _moments_of(weights, scale)[2]
+    return rule_between(ends, kinks, *_bounds_of(loc, weights, scale), loc, spread)
+
+
+_moments, _bounds = one_program(_moments_of), one_program(_bounds_of)
+_kinks, _approximate_quantile = one_program(_kinks_of), one_program(_quantile_near)
+_value_rule = one_program(_rule_of)
 
 
 def _as_parameter(name: str, value: ArrayLike) -> ArrayLike:

@@ -27,7 +27,7 @@ from nn_uq_dist.distributions._adapted_distribution import (
     as_output_distribution,
     require_univariate,
 )
-from nn_uq_dist.distributions._contract_output import Moments, OutputDistribution, moments_of
+from nn_uq_dist.distributions._contract_output import OutputDistribution
 from nn_uq_dist.distributions.correlation_matrices import as_correlation
 
 # Odd, because the last term takes the rest of the variance and a symmetric distribution has only
@@ -48,27 +48,6 @@ def hermite_rule(distribution: OutputDistribution) -> HermiteRule:
     rule = distribution.value_rule()
     scores = distribution.normal_score(rule.values)
     return HermiteRule(scores, rule.lengths, distribution.standard_deviation)
-
-
-def conditional_moments(
-    distribution: OutputDistribution, loc: Array, scale: Array
-) -> tuple[Array, Array, Moments]:
-    """Scores at nodes over the values, lengths ``dy``, and moments, for normal scores of this kind.
-
-    Parameters
-    ----------
-    distribution : OutputDistribution
-        ``batch_shape (..., N_y)``.
-    loc, scale : Array, shape (..., N_y)
-        Mean and standard deviation of the normal scores.
-    """
-    rule = distribution.value_rule(loc, scale)
-    scores, logs = distribution.normal_score_and_log_prob(rule.values)
-    # At the edge of the support, where scores are infinite, there is no probability.
-    at_edge = jnp.isinf(scores)
-    safe = jnp.where(at_edge, 0, scores)
-    weighted = logs + 0.5 * (safe**2 - ((safe - loc) / scale) ** 2)
-    return scores, rule.lengths, moments_of(rule, jnp.where(at_edge, -jnp.inf, weighted))
 
 
 def hermite_coefficients(rule: HermiteRule) -> tuple[Array, Array]:

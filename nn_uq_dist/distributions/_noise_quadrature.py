@@ -80,12 +80,7 @@ class _Landmarks(NamedTuple):
 def log_density_at(x: Array, sigma: Array, base: OutputDistribution) -> Array:
     """Log density of ``Y + sigma N``.
 
-    Parameters
-    ----------
-    x, sigma : Array
-        Points and noise scales, both with all axes of the result; NaN for negative scales.
-    base : OutputDistribution
-        The distribution of ``Y``, a `CorrectedMarginal` or any other.
+    Points and noise scales have all axes of the result; negative scales are NaN.
     """
     distribution, transform, center, unit = _linear_part(base)
 
@@ -131,7 +126,7 @@ def quantile_at(z: Array, sigma: Array, base: OutputDistribution) -> Array:
 
     def evaluate(x: Array) -> tuple[Array, Array]:
         # The slope of the score costs far less than another integral.
-        score, slope = jax.jvp(lambda at: score_at(at, sigma, base), (x,), (jnp.ones_like(x),))
+        score, slope = jax.jvp(lambda x: score_at(x, sigma, base), (x,), (jnp.ones_like(x),))
         return score, jnp.log(slope) + log_normal_density(score)
 
     # Y + sigma N is below q(a) + sigma a only if Y is below q(a) or N below a, and it is if both
@@ -141,8 +136,8 @@ def quantile_at(z: Array, sigma: Array, base: OutputDistribution) -> Array:
     levels = jnp.stack([ends[0], jnp.zeros_like(target), target, ends[1]])
     low, center, middle, high = base.approximate_quantile(levels) + sigma * levels
     start = jnp.clip(center + (middle - center) / math.sqrt(2), low, high)
-    found = quantile_at_score(target, start, low, high, evaluate)
-    return jnp.where(jnp.isinf(z) & (sigma >= 0), z, found)
+    quantiles = quantile_at_score(target, start, low, high, evaluate)
+    return jnp.where(jnp.isinf(z) & (sigma >= 0), z, quantiles)
 
 
 @quantile_at.defjvp
@@ -171,40 +166,40 @@ def _linear_part(base: OutputDistribution) -> tuple[OutputDistribution, Any, Arr
     if not isinstance(distribution, LinearizedMarginal):
         return distribution, transform, jnp.asarray(0.0), jnp.asarray(1.0)
     loc: Any = jnp.asarray(distribution.loc)
-    center, own = transform(loc), binary_unit(distribution.standard_deviation)
-    unit = own
+    center, unit_before = transform(loc), binary_unit(distribution.standard_deviation)
+    unit = unit_before
     if isinstance(transform, MonotoneSpline):
         center = lax.stop_gradient(center)
         knots, images, slopes = transform.parameters
         unit = binary_unit(lax.stop_gradient(images[..., -1] - images[..., 0]))
         transform = MonotoneSpline(
-            (knots - loc[..., None]) / own[..., None],
+            (knots - loc[..., None]) / unit_before[..., None],
             (images - center[..., None]) / unit[..., None],
-            slopes * (own / unit)[..., None],
+            slopes * (unit_before / unit)[..., None],
         )
     scale = distribution.normal_scale
     standardized = rebuilt(
         distribution,
         loc=jnp.zeros_like(loc),
-        weights=distribution.weights / own[..., None],
-        normal_scale=None if scale is None else scale / own,
+        weights=distribution.weights / unit_before[..., None],
+        normal_scale=None if scale is None else scale / unit_before,
     )
     return standardized, transform, center, unit
 
 
-def _in_blocks[T](
-    evaluate: Callable[[Array, Array], T], x: Array, sigma: Array, batch_shape: tuple[int, ...]
-) -> T:
+def _in_blocks(
+    evaluate: Callable[[Array, Array], Any], x: Array, sigma: Array, batch_shape: tuple[int, ...]
+) -> Any:
     """Evaluate many points of some distributions a part at a time: memory stays bounded."""
     shared = next((k for k, size in enumerate(batch_shape) if size > 1), len(batch_shape))
-    own = x.shape[x.ndim - len(batch_shape) + shared :]
+    rest = x.shape[x.ndim - len(batch_shape) + shared :]
     # One axis for all points that share distributions, and then those of the distributions.
-    flat = [part.reshape(-1, *(1,) * max(shared - 1, 0), *own) for part in (x, sigma)]
-    size = max(_BLOCK // max(math.prod(own), 1), 1)
-    function = evaluate if len(flat[0]) <= size else jax.checkpoint(evaluate)
-    found = in_chunks(function, *flat, size=size)
-    whole: T = jax.tree.map(lambda part: part.reshape(x.shape), found)
-    return whole
+    shape = (-1, *(1,) * max(shared - 1, 0), *rest)
+    points, scales = x.reshape(shape), sigma.reshape(shape)
+    size = max(_BLOCK // max(math.prod(rest), 1), 1)
+    function = evaluate if len(points) <= size else jax.checkpoint(evaluate)
+    blocks = in_chunks(function, points, scales, size=size)
+    return jax.tree.map(lambda values: values.reshape(x.shape), blocks)
 
 
 def _prepare(
@@ -260,8 +255,8 @@ def _log_integral(
     low, high = _window(x, sigma, transform, marks)
     shares = lax.stop_gradient(_shares(low, high, sigma, distribution, transform, marks))
     points, weights = (
-        jnp.asarray(part.reshape(-1, *(1,) * shares.ndim), x.dtype)
-        for part in np.polynomial.legendre.leggauss(rule.nodes)
+        jnp.asarray(values.reshape(-1, *(1,) * shares.ndim), x.dtype)
+        for values in np.polynomial.legendre.leggauss(rule.nodes)
     )
     half = 0.5 * (shares[1:] - shares[:-1])
     nodes = low + (high - low) * (0.5 * (shares[1:] + shares[:-1]) + half * points)
@@ -331,12 +326,12 @@ def _shares(
 
     def joined(*parts: Array) -> Array:
         wide = [
-            part.reshape(len(part), *(1,) * (low.ndim + 1 - part.ndim), *part.shape[1:])
-            for part in parts
+            values.reshape(len(values), *(1,) * (low.ndim + 1 - values.ndim), *values.shape[1:])
+            for values in parts
         ]
-        shape = jnp.broadcast_shapes(*(part.shape[1:] for part in wide))
-        found = jnp.concatenate([jnp.broadcast_to(part, (len(part), *shape)) for part in wide])
-        return jnp.sort(found, axis=0)
+        shape = jnp.broadcast_shapes(*(values.shape[1:] for values in wide))
+        wide = [jnp.broadcast_to(values, (len(values), *shape)) for values in wide]
+        return jnp.sort(jnp.concatenate(wide), axis=0)
 
     def places(values: Array) -> Array:
         # Scores and images have no axis of the points where these share a distribution.

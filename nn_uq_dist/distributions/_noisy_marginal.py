@@ -12,11 +12,15 @@ from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import squares
-from nn_uq_dist.distributions import _noise_quadrature
 from nn_uq_dist.distributions._adapted_distribution import as_output_distribution, with_rank
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
 from nn_uq_dist.distributions._contract_output import OutputDistribution
-from nn_uq_dist.distributions._noise_quadrature import log_tails_at
+from nn_uq_dist.distributions._noise_quadrature import (
+    log_density_at,
+    log_tails_at,
+    quantile_at,
+    score_at,
+)
 
 
 class NoisyMarginal(OutputDistribution):
@@ -117,38 +121,37 @@ class NoisyMarginal(OutputDistribution):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         """Log density, accurate in both tails."""
-        return self._of_values(_noise_quadrature.log_density_at, value, "log_prob")
+        return self._of_values(log_density_at, value, "log_prob")
 
     def log_cdf(self, value: ArrayLike) -> Array:
         """Log distribution function, accurate in both tails."""
-        return self._of_values(lambda *given: log_tails_at(*given)[0], value, "log_cdf")
+        return self._of_values(lambda *arguments: log_tails_at(*arguments)[0], value, "log_cdf")
 
     def log_sf(self, value: ArrayLike) -> Array:
         """Log survival function ``log P(Y + s N > value)``, accurate in both tails."""
-        return self._of_values(lambda *given: log_tails_at(*given)[1], value, "log_sf")
+        return self._of_values(lambda *arguments: log_tails_at(*arguments)[1], value, "log_sf")
 
     def normal_score(self, value: ArrayLike) -> Array:
         """``Phi^{-1}(cdf(value))``, from the smaller of both tails."""
-        return self._of_values(_noise_quadrature.score_at, value, "normal_score")
+        return self._of_values(score_at, value, "normal_score")
 
     def from_normal_score(self, z: ArrayLike) -> Array:
         """Value whose normal score is ``z``; the inverse of `normal_score`."""
-        return self._of_values(_noise_quadrature.quantile_at, z, "from_normal_score")
+        return self._of_values(quantile_at, z, "from_normal_score")
 
     def _of_values(self, function: Callable[..., Array], value: ArrayLike, name: str) -> Array:
         """A function of values and noise scales of each output; that of the base without noise."""
-        given = self._fitting("z" if name == "from_normal_score" else "value", value)
-        shape = jnp.broadcast_shapes(given.shape, self.batch_shape)
+        points = self._fitting("z" if name == "from_normal_score" else "value", value)
+        shape = jnp.broadcast_shapes(points.shape, self.batch_shape)
         is_known = checks.is_concrete(self.noise_scale)
         without = np.asarray(self.noise_scale) == 0 if is_known else np.zeros((), bool)
         if without.all():
-            return jnp.broadcast_to(getattr(self.base, name)(given), shape)
-        dtype = jnp.result_type(given, self._dtype)
-        arrays = (jnp.broadcast_to(part, shape).astype(dtype) for part in (given, self._scale))
-        found = function(*arrays, self.base)
+            return jnp.broadcast_to(getattr(self.base, name)(points), shape)
+        x, scale = (jnp.broadcast_to(a, shape).astype(points.dtype) for a in (points, self._scale))
+        noisy = function(x, scale, self.base)
         if not without.any():
-            return found
-        return jnp.where(without, getattr(self.base, name)(given), found)
+            return noisy
+        return jnp.where(without, getattr(self.base, name)(points), noisy)
 
     @property
     def mean(self) -> Array:

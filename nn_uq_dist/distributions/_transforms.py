@@ -14,7 +14,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform
 from numpyro.distributions.util import array_equiv
 
-from nn_uq_dist.basics.checks import as_finite, broadcast_shapes, is_concrete
+from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import one_program
 from nn_uq_dist.basics.normal_scores import from_normal_score, normal_score
 from nn_uq_dist.basics.normal_tails import log_normal_density
@@ -94,25 +94,26 @@ class MonotoneSpline(_OfParameters):
     def __init__(
         self, knots: ArrayLike, images: ArrayLike, slopes: ArrayLike | None = None
     ) -> None:
-        knots, images = as_finite("knots", knots), as_finite("images", images)
-        shapes = {"knots": np.shape(knots), "images": np.shape(images)}
+        knots, images = checks.as_finite("knots", knots), checks.as_finite("images", images)
+        arrays = {"knots": knots, "images": images}
         if slopes is not None:
-            slopes = as_finite("slopes", slopes)
-            shapes["slopes"] = np.shape(slopes)
+            slopes = arrays["slopes"] = checks.as_finite("slopes", slopes)
+        shapes = {name: np.shape(values) for name, values in arrays.items()}
         for name, shape in shapes.items():
             if len(shape) == 0 or shape[-1] < 2 or shape[-1] != shapes["knots"][-1]:
                 raise ValueError(
                     f"{name} must have shape (..., k) with k >= 2 knots, got {shape}; pass one "
                     f"value per knot"
                 )
-        broadcast_shapes("knots, images and slopes must broadcast", **shapes)
-        for name, values in (("knots", knots), ("images", images)):
-            if is_concrete(values) and not np.all(np.diff(np.asarray(values)) > 0):
+            values = arrays[name]
+            is_known = name != "slopes" and checks.is_concrete(values)
+            if is_known and not np.all(np.diff(np.asarray(values)) > 0):
                 raise ValueError(f"{name} must ascend strictly, got {values}; sort the knots")
+        checks.broadcast_shapes("knots, images and slopes must broadcast", **shapes)
         if slopes is None:
             slopes = _harmonic_slopes(knots, images)
-        elif is_concrete(slopes) and not np.all(np.asarray(slopes) > 0):
-            raise ValueError(f"slopes must be positive, got {slopes}; leave them out")
+        else:
+            checks.refuse("slopes", slopes, lambda s: s > 0, "be positive", "leave them out")
         self.knots, self.images, self.slopes = knots, images, slopes
 
     @property
@@ -135,7 +136,7 @@ class MonotoneSpline(_OfParameters):
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the values for arguments of this shape."""
         knots = jnp.broadcast_shapes(
-            *(jnp.shape(part) for part in (self.knots, self.images, self.slopes))
+            *(jnp.shape(values) for values in (self.knots, self.images, self.slopes))
         )
         return jnp.broadcast_shapes(shape, knots[:-1])
 
@@ -187,7 +188,7 @@ def _in_units(x: Array, y: Array, slopes: Array) -> tuple[Array, Array, Array, A
 
     Squares of small or large values, in quadratic equations and in derivatives, stay finite.
     """
-    x_unit, y_unit = (binary_unit(part[..., -1] - part[..., 0]) for part in (x, y))
+    x_unit, y_unit = (binary_unit(ends[..., -1] - ends[..., 0]) for ends in (x, y))
     slopes = slopes * x_unit[..., None] / y_unit[..., None]
     return x / x_unit[..., None], y / y_unit[..., None], slopes, x_unit, y_unit
 
@@ -236,16 +237,15 @@ def _log_slope(value: Array, x: Array, y: Array, slopes: Array) -> Array:
     return logs + xp.log(y_unit) - xp.log(x_unit)
 
 
-def _with_ends(value: Array, inside: Array, knots: Array, images: Array, slopes: Array) -> Array:
+def _with_ends(value: Array, inside: Array, knots: Array, images: Array, slopes: Array) -> Any:
     """Values inside the knots, and straight lines beyond them."""
     xp: Any = namespace(value)
     first, last = (images[..., k] + slopes[..., k] * (value - knots[..., k]) for k in (0, -1))
     low, high = knots[..., 0], knots[..., -1]
-    found: Array = xp.where(value < low, first, xp.where(value > high, last, inside))
-    return found
+    return xp.where(value < low, first, xp.where(value > high, last, inside))
 
 
-def _harmonic_slopes(x: ArrayLike, y: ArrayLike) -> Array:
+def _harmonic_slopes(x: ArrayLike, y: ArrayLike) -> Any:
     """Slopes at the knots from the chords on both sides; at the ends that of the end chord."""
     # NumPy slopes for NumPy knots, so that NumPyro can compare them with those of another map.
     xp = namespace(x, y)
@@ -253,8 +253,7 @@ def _harmonic_slopes(x: ArrayLike, y: ArrayLike) -> Array:
     chord = xp.diff(y) / width
     share = (width[..., :-1] + 2 * width[..., 1:]) / (3 * (width[..., :-1] + width[..., 1:]))
     inner = 1 / (share / chord[..., :-1] + (1 - share) / chord[..., 1:])
-    slopes: Array = xp.concatenate([chord[..., :1], inner, chord[..., -1:]], axis=-1)
-    return slopes
+    return xp.concatenate([chord[..., :1], inner, chord[..., -1:]], axis=-1)
 
 
 class NormalScoreTransform(_OfParameters):
@@ -315,3 +314,29 @@ class NormalScoreTransform(_OfParameters):
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the outputs for scores of this shape."""
         return jnp.broadcast_shapes(shape, self.marginals.batch_shape)
+
+
+@jax.jit
+def log_density_of_outputs(
+    values: Array,
+    inside: Array,
+    scores: Array,
+    log_densities: Array,
+    score_loc: Array,
+    score_tril: Array,
+) -> Array:
+    """``log N(z; loc, L L^T) + sum_j [log p_j(y_j) - log phi(z_j)]``: ``eq:Gauss_copula``.
+
+    NaN for values that are NaN. It is zero where not all outputs are ``inside`` of their supports.
+    """
+    if not values.size:  # by which number NumPyro's normal distribution divides
+        return jnp.zeros(values.shape[:-1], log_densities.dtype)
+    # At the very edge of the support the score is infinite.
+    inside = inside & (jnp.isfinite(scores) | jnp.isnan(scores))
+    scores = jnp.where(inside, scores, 0)
+    terms = log_densities - log_normal_density(scores)
+    base = dist.MultivariateNormal(score_loc, scale_tril=score_tril, validate_args=False)
+    joint = base.log_prob(scores) + jnp.sum(jnp.where(inside, terms, 0), axis=-1)
+    joint = jnp.where(jnp.all(inside, axis=-1), joint, -jnp.inf)
+    # A sum with NaN is NaN and, unlike a constant, has the derivative NaN.
+    return jnp.where(jnp.any(jnp.isnan(values), axis=-1), jnp.sum(values, axis=-1), joint)

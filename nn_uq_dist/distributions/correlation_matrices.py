@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import nan_unless
-from nn_uq_dist.basics.row_algebra import matmul
+from nn_uq_dist.basics.row_algebra import matmul, matvec, solve_lower
 
 _SLACK = 8  # rounding of the smallest eigenvalue, in epsilons times the largest one
 _REPAIR = "clipped_correlation(matrix, min_eigenvalue) gives a valid one near to it"
@@ -109,7 +109,7 @@ def _positive_part(matrix: Array) -> tuple[Array, Array, Array]:
 def _positive_part_jvp(
     primals: tuple[Array], tangents: tuple[Array]
 ) -> tuple[tuple[Array, Array, Array], tuple[Array, Array, Array]]:
-    part, values, vectors = _positive_part(*primals)
+    clipped, values, vectors = _positive_part(*primals)
     positive = jnp.maximum(values, 0)
     total = jnp.abs(values)[..., None] + jnp.abs(values)[..., None, :]
     sums = positive[..., None] + positive[..., None, :]
@@ -125,7 +125,7 @@ def _positive_part_jvp(
         jnp.broadcast_to(unknown, values.shape),
         jnp.zeros_like(vectors) + unknown[..., None],
     )
-    return (part, values, vectors), (0.5 * (moved + moved.mT), *changes)
+    return (clipped, values, vectors), (0.5 * (moved + moved.mT), *changes)
 
 
 def checked_floor(min_eigenvalue: ArrayLike, dtype: jnp.dtype) -> Array:
@@ -148,16 +148,12 @@ def as_square(name: str, matrix: ArrayLike, num_outputs: int | None = None) -> A
     """Return a matrix of real numbers, checked for shape ``(..., N, N)``."""
     matrix = checks.as_numeric(name, matrix)
     shape = np.shape(matrix)
-    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] == 0:
+    size = num_outputs or (shape[-1] if shape else 1)
+    if shape[-2:] != (size, size) or not size:
+        number = num_outputs or "N"
         raise ValueError(
-            f"{name} must be a square matrix of shape (..., N, N), got shape {shape}; pass one row "
+            f"{name} must have shape (..., {number}, {number}), got shape {shape}; pass one row "
             f"and one column per output"
-        )
-    if num_outputs is not None and shape[-1] != num_outputs:
-        raise ValueError(
-            f"{name} must have one row per marginal, got shape {shape} for {num_outputs} "
-            f"marginals; expand the marginals to batch shape (..., {shape[-1]}) or take the rows "
-            f"and columns of their outputs"
         )
     return matrix
 
@@ -170,36 +166,21 @@ def as_correlation(name: str, matrix: ArrayLike, num_outputs: int | None = None)
     matrix = as_square(name, matrix, num_outputs)
     if not checks.is_concrete(matrix):
         return matrix
-    known = np.asarray(matrix)
-    finite = np.isfinite(known)
-    if not finite.all():
-        *_, row, column = checks.first_index(~finite)
-        raise ValueError(
-            f"{name} must be finite, got {known[~finite].ravel()[0]} in row {row} and column "
-            f"{column}; a constant output has no correlation: leave it out or add noise_scale > 0"
-        )
-    tolerance = 100 * _rounding(matrix)
-    asymmetry = np.abs(known - np.swapaxes(known, -1, -2)) > tolerance
-    if asymmetry.any():
-        *_, row, column = where = checks.first_index(asymmetry)
-        other = known[(*where[:-2], column, row)]
-        raise ValueError(
-            f"{name} must be symmetric, got {known[where]} in row {row} and column {column} but "
-            f"{other} in row {column} and column {row}; pass (R + R.T) / 2"
-        )
-    diagonal = np.diagonal(known, axis1=-2, axis2=-1)
-    wrong = np.abs(diagonal - 1) > tolerance
-    if wrong.any():
-        *_, row = where = checks.first_index(wrong)
-        raise ValueError(
-            f"{name} must have ones on its diagonal, got {diagonal[where]} in row {row}; divide a "
-            f"covariance by the standard deviations of its row and column"
-        )
+    known, tolerance = np.asarray(matrix), 100 * _rounding(matrix)
+
+    remedy = "a constant output has no correlation: leave it out or add noise_scale > 0"
+    checks.require_finite(name, known, remedy)
+    is_symmetric = np.abs(known - known.mT) <= tolerance
+    checks.refuse(name, known, lambda _: is_symmetric, "be symmetric", "pass (R + R.T) / 2")
+    is_one = np.abs(known - 1) * np.eye(known.shape[-1]) <= tolerance
+    remedy = "divide a covariance by the standard deviations of its row and column"
+    checks.refuse(name, known, lambda _: is_one, "have ones on its diagonal", remedy)
     return matrix
 
 
 def require_positive_definite(name: str, matrix: ArrayLike, remedy: str = _REPAIR) -> None:
-    """Raise ``ValueError`` if a known correlation matrix has no Cholesky factor."""
+    """Raise ``ValueError`` if a known correlation matrix is invalid or has no Cholesky factor."""
+    matrix = as_correlation(name, matrix)
     if not checks.is_concrete(matrix):
         return
     # Check the smallest eigenvalue: rounding may let a Cholesky factorization of a singular matrix
@@ -217,3 +198,61 @@ def _rounding(matrix: ArrayLike) -> float:
     dtype = getattr(matrix, "dtype", None)
     known = dtype is not None and jnp.issubdtype(dtype, jnp.floating)
     return float(jnp.finfo(dtype if known else jnp.result_type(float)).eps)
+
+
+@jax.jit
+def valid_cholesky(correlation: Array) -> Array:
+    """Lower Cholesky factor of a correlation matrix ``(..., N, N)``, NaN if it is invalid."""
+    size = correlation.shape[-1]
+    factor = jnp.linalg.cholesky(correlation)
+    # Rounding lets some singular matrices pass, with pivots that have no correct digit.
+    pivots = jnp.diagonal(factor, axis1=-2, axis2=-1) ** 2
+    smallest = jnp.min(pivots, axis=-1)[..., None, None]
+    valid = smallest > size * jnp.finfo(correlation.dtype).eps
+    # Catches invalid matrices that could not be checked under `jit`. The tolerance allows finite
+    # differences.
+    transposed = jnp.swapaxes(correlation, -1, -2)
+    wrong = jnp.where(jnp.eye(size, dtype=bool), correlation - 1, correlation - transposed)
+    valid = valid & (jnp.max(jnp.abs(wrong), axis=(-2, -1), keepdims=True) <= 0.01)
+    return jnp.where(valid, factor, jnp.nan)
+
+
+def cholesky_of_rows(scale_tril: Array, rows: tuple[int, ...]) -> Array:
+    """Lower Cholesky factor of ``A A^T``, with ``A`` these rows of a factor ``(..., N, N)``."""
+    if rows == tuple(range(len(rows))):
+        return scale_tril[..., : len(rows), : len(rows)]
+    taken = scale_tril[..., np.asarray(rows), :]
+    # From a QR factorization of A^T, since A A^T would square the condition number.
+    upper = jnp.linalg.qr(jnp.swapaxes(taken, -1, -2), mode="r")
+    signs = jnp.where(jnp.diagonal(upper, axis1=-2, axis2=-1) < 0, -1, 1)
+    return jnp.swapaxes(upper * signs[..., None], -1, -2)
+
+
+def conditional_scores(
+    scale_tril: Array, observed: tuple[int, ...], remaining: tuple[int, ...], residual: Array
+) -> tuple[Array, Array]:
+    """Shift of the mean and Cholesky factor of the covariance of scores, given others.
+
+    Parameters
+    ----------
+    scale_tril : Array, shape (..., N, N)
+        Factor of the covariance of all scores.
+    observed, remaining : tuple of int
+        Coordinates, which together are all coordinates.
+    residual : Array, shape (..., len(observed))
+        Observed scores minus their means.
+
+    Notes
+    -----
+    With the observed coordinates first, the blocks of the factor give the conditional distribution
+    directly. The textbook formula, a difference of two covariances, would lose a small eigenvalue.
+    """
+    factor = cholesky_of_rows(scale_tril, observed + remaining)
+    count = len(observed)
+    white = whitened(factor[..., :count, :count], residual)
+    return matvec(factor[..., count:, :count], white), factor[..., count:, count:]
+
+
+def whitened(scale_tril: Array, residual: Array) -> Array:
+    """``L^-1 r`` for each residual ``(..., N)``: entries are independent if `L` is correct."""
+    return solve_lower(scale_tril, residual[..., None])[..., 0]

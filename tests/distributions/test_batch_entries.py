@@ -1,13 +1,10 @@
 """Entries of batches: `distribution[index]` has the log densities of the batch at that index."""
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from numpyro.distributions import constraints
 
 import nn_uq_dist as nuq
 from nn_uq_dist.distributions import batch_entries
@@ -116,31 +113,3 @@ def test_shared_parameters_stay_shared_and_known_numbers_known():
     assert distribution[:, 1:].weights.size == 2
     assert distribution[1, 2].weights.shape == (2,)
     assert isinstance(LAWS["known numbers"]()[1].weights, np.ndarray)
-
-
-class Hidden(dist.Distribution):
-    """A multivariate distribution that does not keep an argument."""
-
-    arg_constraints: ClassVar = {"loc": constraints.real_vector}
-
-    def __init__(self, center):
-        self.loc = center
-        super().__init__(center.shape[:-1], center.shape[-1:])
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: nuq.LinearizedMarginal(0.0, [1.0])[0], TypeError, "needs batch axes"),
-        (lambda: LAWS["linearized"]()[0, 3], IndexError, r"fit the batch shape \(2, 3\)"),
-        (lambda: jax.jit(LAWS["linearized"]().__getitem__)(0), TypeError, "known, got a traced"),
-        (
-            lambda: batch_entries(Hidden(LOC), 0),
-            TypeError,
-            "are univariate or .* got Hidden with cen",
-        ),
-    ],
-)
-def test_mistakes(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

@@ -42,20 +42,6 @@ def test_derived_slopes_have_the_axis_of_the_map(name):
     np.testing.assert_allclose(getattr(found, name), stacked, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("base", "knots", "error", "message"),
-    [
-        (1.0, [0.0, 1.0], TypeError, "must be a NumPyro distribution, got float"),
-        (dist.Normal(), "map", TypeError, "knots must be an array of real numbers"),
-        (dist.Normal(np.zeros(3)), [[0.0, 1.0]] * 2, ValueError, "broadcast against those of base"),
-        (dist.Normal(), [1.0, 0.0], ValueError, "knots must ascend strictly"),
-    ],
-)
-def test_errors(base, knots, error, message):
-    with pytest.raises(error, match=message):
-        CorrectedMarginal(base, knots, [0.0, 1.0])
-
-
 def test_maps_may_have_more_axes_than_the_base():
     distribution = CorrectedMarginal(dist.Normal(), [[0.0, 1.0], [0.0, 2.0]], [0.0, 1.0])
     assert distribution.batch_shape == distribution.mean.shape == (2,)

@@ -11,7 +11,7 @@ from jax.test_util import check_grads
 from numpyro.distributions.transforms import ExpTransform
 
 from nn_uq_dist import GaussianCopulaJoint, LinearizedMarginal
-from nn_uq_dist.distributions import GaussianCopulaConditional, clipped_correlation
+from nn_uq_dist.distributions import clipped_correlation
 from tests.compiling import evaluate
 
 KEY = jax.random.key(5)
@@ -240,26 +240,6 @@ def test_marginals_that_are_mixtures():
     assert scipy.stats.kstest(below, "uniform").pvalue > 1e-3
 
 
-@pytest.mark.usefixtures("x64")
-def test_log_normal_covariance_has_a_closed_form():
-    joint = GaussianCopulaJoint(dist.LogNormal(jnp.array([0.1, 0.5]), 0.6), R2)
-    mean = np.exp(np.array([0.1, 0.5]) + 0.18)
-    expected = np.outer(mean, mean) * np.expm1(0.36 * R2)
-    np.testing.assert_allclose(evaluate(joint, "covariance_matrix"), expected, rtol=1e-8)
-
-
-@pytest.mark.slow
-def test_entropy_of_a_folded_distribution_in_single_precision(precision):
-    # NumPyro's quantile of a half-normal is infinite for the largest probability below one.
-    joint = GaussianCopulaJoint(dist.HalfNormal(jnp.full(2, 1.5)), R2)
-    distribution = scipy.stats.halfnorm(scale=1.5)
-    expected = 2 * distribution.entropy() + 0.5 * np.log(1 - 0.36)
-    np.testing.assert_allclose(evaluate(joint, "entropy"), expected, rtol=1e-5)
-    np.testing.assert_allclose(
-        np.diag(evaluate(joint, "covariance_matrix")), distribution.var(), rtol=1e-5
-    )
-
-
 # --- distributions of linearized outputs -------------------------------------------------------
 
 
@@ -278,7 +258,6 @@ def test_conditioning_in_steps_and_in_any_order():
     ):
         np.testing.assert_allclose(other.score_loc, at_once.score_loc, atol=1e-12)
         np.testing.assert_allclose(other.score_tril, at_once.score_tril, atol=1e-12)
-        assert isinstance(other, GaussianCopulaConditional)
 
 
 @pytest.mark.slow
@@ -382,76 +361,3 @@ def test_repaired_matrices_give_a_distribution(matrix):
     assert np.isfinite(draws).all()
     assert np.isfinite(joint.log_prob(draws)).all()
     assert np.isfinite(joint.covariance_matrix).all()
-
-
-# --- what does not fit -------------------------------------------------------------------------
-
-UNIT = np.eye(3)
-
-
-def three(*batch_shape, kind=dist.Normal):
-    return kind(jnp.zeros((*batch_shape, 3)), 1.0)
-
-
-@pytest.mark.parametrize(
-    ("kind", "arguments", "message"),
-    [
-        (GaussianCopulaJoint, (three(), np.eye(2)), r"got shape \(2, 2\) for 3 .*expand"),
-        (GaussianCopulaJoint, (dist.Normal(), UNIT), r"batch_shape .*got \(\) from Normal; use .e"),
-        (GaussianCopulaJoint, (three(2), [UNIT] * 4), r"broadcast, got marginals \(2,\).*\(4,\);"),
-        (GaussianCopulaConditional, (three(), np.zeros(2), UNIT), "score_loc .* N_y = 3, got.*; p"),
-        (GaussianCopulaConditional, (three(), np.zeros(3), np.eye(2)), "score_tril must .* for 3"),
-    ],
-)
-def test_mistakes_in_parameters(kind, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        kind(*(np.array(part) if type(part) is list else part for part in arguments))
-
-
-@pytest.mark.parametrize(
-    ("batch_shape", "method", "arguments", "message"),
-    [
-        ((), "log_prob", np.zeros((3, 2)), r"must have shape .* with N_y = 3.*marginalize"),
-        ((2,), "marginal_cdf", np.zeros((5, 3)), r"broadcast.*value \(5,\), batch_shape \(2,\)"),
-        ((), "log_prob", "y", "value must be an array of real numbers, got str"),
-        ((2,), "marginal_icdf", np.full(2, 0.5), r"q must .*got q \(2,\), outputs \(2, 3\); make"),
-        ((), "marginalize", (0, 0), "indices must be distinct, got 0 twice; pass"),
-        ((), "marginalize", (0, -4), "indices must be from 0 to 2, got -4; pass"),
-    ],
-)
-def test_mistakes_in_values(batch_shape, method, arguments, message):
-    joint = GaussianCopulaJoint(three(*batch_shape), UNIT)
-    with pytest.raises((ValueError, TypeError), match=message):
-        getattr(joint, method)(arguments)
-
-
-@pytest.mark.parametrize(
-    ("indices", "values", "message"),
-    [
-        ((0, 1, 2), np.zeros(3), "indices must leave an output.*got all 3; use log_prob"),
-        ((0, 1), 0.1, r"values must have shape .* with k = 2, got shape \(\); pass as many"),
-        ((0, 1), np.zeros((3, 2)), r"got values \(3,\), batch_shape \(2,\); make"),
-        ((2, 0), (0.5, -0.25), "values must lie within.*got -0.25 for output 0; "),
-        ((0, 1), [[0.5, 0.5], [0.5, 7]], "values must.*got 7.* for output 1; "),
-        (1, np.nan, "values must lie within.*got nan for output 1"),
-        (1, 1.0, "values must lie inside.*got 1.0 for output 1, at its edge.*; pass"),
-        ((), 0.5, "at least one output, got none; pass"),
-        ("a", 0.5, r"known integers, got 'a' \(str\); pass"),
-    ],
-)
-def test_mistakes_in_conditions(indices, values, message):
-    joint = GaussianCopulaJoint(three(2, kind=dist.Uniform), UNIT)
-    joint = joint if "batch_shape" in message else joint[0]
-    with pytest.raises((ValueError, TypeError), match=message):
-        joint.condition(indices, values)
-
-
-def test_what_jit_hides_gives_nan():
-    log_prob = jax.jit(lambda r: GaussianCopulaJoint(three(), r).log_prob(jnp.zeros(3)))
-    assert np.isnan(log_prob(jnp.asarray(UNIT).at[0, 1].set(1.5).at[1, 0].set(1.5)))
-    assert np.isfinite(log_prob(jnp.asarray(UNIT)))
-    joint = GaussianCopulaJoint(three(kind=dist.Uniform), R3)
-    mean = jax.jit(jax.vmap(lambda value: joint.condition(0, value).mean))
-    found = mean(jnp.array([1.5, 1.0, 0.9]))
-    assert np.isnan(found[:2]).all()
-    assert np.isfinite(found[2]).all()

@@ -73,14 +73,3 @@ def test_bounds_that_move():
     latent = guide.sample_posterior(jax.random.key(1), found.params, sample_shape=(4000,))
     draws = infer.Predictive(reparam, latent, return_sites=["y"])(jax.random.key(2))
     np.testing.assert_allclose(draws["y"].mean(), expected[0], atol=0.1)
-
-
-def test_wrong_sites_are_named():
-    wrong = {
-        "is observed": lambda: numpyro.sample("y", KINDS["joint"](1.0), obs=jnp.ones(2)),
-        "is a Normal; of copulas": lambda: numpyro.sample("y", dist.Normal(0.0, 1.0)),
-    }
-    for message, model in wrong.items():
-        reparam = handlers.reparam(model, {"y": nuq.distributions.InputReparam()})
-        with pytest.raises((ValueError, TypeError), match=message):
-            handlers.seed(reparam, 0)()

@@ -7,7 +7,6 @@ import pytest
 import scipy.stats
 from jax.test_util import check_grads
 
-import nn_uq_dist as nuq
 from nn_uq_dist import LinearizedJoint
 from tests.box_gaussian.references import by_quadrature
 
@@ -60,69 +59,6 @@ def test_normal_part_of_less_than_full_rank(x64):
         exact.append(np.log((rule * inside * density).sum() / 4 / abs(row[1])))
     found = np.asarray(d.log_prob(values))
     assert np.abs(found - exact).max() < 0.1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([0.0, 0.0], [1.0, 1.0]), r"weights must have shape \(\.\.\., d, n\)"),
-        (
-            ([0.0] * 3, np.ones((2, 2)), np.eye(2)),
-            r"loc must have shape \(\.\.\., 2\), .* got \(3,\)",
-        ),
-        (([1e300, 0.0], np.float32(WEIGHTS)), r"loc must be at most 3.4e\+38 .* got 1e\+300"),
-        (([0.0, 0.0], np.ones((2, 1))), "must have at least as many columns together as rows"),
-        (([0.0, 0.0], np.ones((2, 2))), "got outputs 0, 1, which are linearly dependent"),
-        (
-            (np.zeros(3), [[1.0, 0.5, 0.1], [1.5, 0.5, 0.2], [2.5, 1.0, 0.3]]),
-            "got outputs 0, 1, 2, which are linearly dependent",
-        ),
-        (([0.0, 0.0], [[1.0, 0.5], [0.0, 0.0]]), "got output 1, which is constant"),
-        (
-            (LOC, WEIGHTS, np.eye(3)),
-            r"normal_weights must have shape \(\.\.\., 2, m\), .* Cholesky",
-        ),
-        ((LOC, WEIGHTS, [0.1, 0.2]), r"got \(2,\); for independent noise pass jnp.diag\(scale\)"),
-        (([np.nan, 0.0], WEIGHTS), "loc"),
-    ],
-)
-def test_mistakes_are_named(arguments, message):
-    arguments = [np.asarray(part) for part in arguments]
-    with pytest.raises(ValueError, match=message):
-        LinearizedJoint(*arguments, validate_args=True)
-
-
-def test_messages_of_a_linearization():
-    distribution = nuq.Input.box(jnp.zeros(2), half_width=1.0)
-    lin = nuq.Linearization(jnp.zeros(3), np.ones((3, 2)), distribution)
-    with pytest.raises(
-        ValueError,
-        match=r"got 3 outputs of 2 uniforms and 0 normal .*noise_scale in Linear",
-    ):
-        lin.joint()
-    wide = nuq.Input.box(jnp.zeros(20), half_width=1.0)
-    of_rank_two = np.random.default_rng(0).normal(size=(12, 2)) @ np.ones((2, 20))
-    with pytest.raises(ValueError, match=r"outputs 0, 1, .* and 4 more, .* pass normal_weights"):
-        nuq.Linearization(jnp.zeros(12), of_rank_two, wide).joint()
-
-
-@pytest.mark.parametrize(
-    "network",
-    [
-        lambda x: jnp.array([x[0], x[1], x[0] + x[1]]),
-        jax.nn.softmax,
-        lambda x: jnp.array([x[0], x[1], jnp.hypot(x[0], x[1])]),  # GUM H.2
-    ],
-)
-@pytest.mark.parametrize("family", ["normal", "box"])
-def test_outputs_that_are_functions_of_others_are_refused(network, family, precision):
-    mean = jnp.array([0.3, 0.2, 0.1])
-    scale = jnp.array([0.3, 0.7, 0.2])
-    f = nuq.Input.normal(mean, scale) if family == "normal" else nuq.Input.box(mean, scale)
-    lin = nuq.linearize(network, f)
-    with pytest.raises(ValueError, match="outputs 0, 1, 2, which are linearly dependent up to ro"):
-        lin.joint()
-    lin.joint(noise_scale=1e-3)
 
 
 def test_gradients_of_draws_with_fewer_normal_variables_than_outputs(x64):
@@ -195,28 +131,3 @@ def test_outputs_that_repeat_normal_inputs(noise, precision):
     sd = float(rest.variance[0]) ** 0.5
     np.testing.assert_allclose(sd, noise * np.sqrt(2), rtol=5e-3)
     np.testing.assert_allclose(rest.mean[0], values[0, 0], atol=0.01 * sd + 1e-7)
-
-
-@pytest.mark.slow
-def test_noise_of_some_outputs_alone(x64):
-    """A normal part of less than full rank, and as many uniforms as outputs."""
-    weights, scale = np.array([[1.0, 0.4], [-0.3, 0.8]]), 0.05
-    joint = LinearizedJoint(np.zeros(2), weights, [[scale], [0.0]])
-    values = np.asarray(joint.sample(KEY, (50,)))
-    # Given the second output, the noise is a shift along the first: one integral over it.
-    inputs = np.linalg.solve(weights, values.T).T
-    along = np.linalg.solve(weights, [scale, 0.0])
-    ends = np.sort((np.array([[-1.0], [1.0]])[..., None] - inputs) / -along, axis=0)
-    low, high = ends[0].max(-1), ends[1].min(-1)
-    exact = np.log(scipy.stats.norm.cdf(high) - scipy.stats.norm.cdf(low))
-    exact -= np.linalg.slogdet(2 * weights)[1]
-    np.testing.assert_allclose(joint.log_prob(values), exact, atol=0.03)
-
-
-def test_values_that_do_not_fit(normal):
-    with pytest.raises(ValueError, match="one entry per output"):
-        normal.log_prob(np.zeros(3))
-    with pytest.raises(ValueError, match="Cannot broadcast distribution"):
-        normal.expand((3,)).expand((2,))
-    with pytest.warns(UserWarning, match="Out-of-support"):
-        assert LinearizedJoint(LOC, WEIGHTS).log_prob(np.array([9.0, 9.0])) == -np.inf

@@ -57,21 +57,6 @@ def test_density_is_that_of_quadrature(x64, normal_scale, share):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sigma", [1e-3, 2.0])
-def test_uniform_with_noise(precision, sigma):
-    # (Phi((x + 1) / s) - Phi((x - 1) / s)) / 2, by the smaller tails.
-    distribution = NoisyMarginal(nuq.LinearizedMarginal(0.0, [1.0]), sigma)
-    x = jnp.array([-1 - 5 * sigma, -1.0, -0.3, 0.0, 0.999, 1 + 3 * sigma])
-    x, given = np.asarray(x, np.float64), x
-    below = scipy.special.log_ndtr(np.stack([1 - np.abs(x), -1 - np.abs(x)]) / sigma)
-    known = scipy.special.logsumexp(below, axis=0, b=np.array([[0.5], [-0.5]]))
-    wide = precision == "float64"
-    np.testing.assert_allclose(
-        distribution.log_prob(given), known, atol=1e-7 if wide else 2e-4, rtol=1e-5
-    )
-
-
-@pytest.mark.slow
 def test_linear_output_with_noise_is_known(precision):
     # Noise of a distribution that is not mapped is one more term of its sum.
     wide, sigma = precision == "float64", 0.1
@@ -199,17 +184,6 @@ def test_far_tails_of_two_normals(precision, sigma):
     np.testing.assert_allclose(slopes, -x / known.var(), rtol=1e-5 if tolerance < 1e-6 else 0.03)
 
 
-def test_negative_noise():
-    with pytest.raises(ValueError, match="pass standard deviations of the noise"):
-        NoisyMarginal(corrected(), -0.1)
-    with pytest.raises(ValueError, match="noise_scale must broadcast"):
-        NoisyMarginal(corrected(), [0.1, 0.2])
-    with pytest.raises(TypeError, match="noise_scale"):
-        NoisyMarginal(corrected(), "0.1")
-    found = jax.jit(lambda s: NoisyMarginal(corrected(), s).log_prob(jnp.zeros(3)))(-0.1)
-    assert jnp.isnan(found).all()
-
-
 def integral(function, ends):
     pieces = itertools.pairwise(ends)
     return sum(scipy.integrate.fixed_quad(function, *piece, n=100)[0] for piece in pieces)
@@ -244,7 +218,7 @@ def test_map_with_steep_and_flat_pieces(precision, share):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sigma", "low"), [(0.01, -0.03), (0.3, -1.0), (1.0, 1.3)])
+@pytest.mark.parametrize(("sigma", "low"), [(0.01, -0.03), (1.0, 1.3)])
 @pytest.mark.parametrize(
     ("base", "known"),
     [
@@ -263,14 +237,6 @@ def test_heavy_tails(precision, base, known, sigma, low):
     np.testing.assert_allclose(noisy.log_prob(x), np.log(density), atol=atol)
     np.testing.assert_allclose(noisy.cdf(x), below, atol=1e-5)
     np.testing.assert_allclose(noisy.icdf(below[1]), x[1], rtol=1e-4)
-
-
-def test_a_normal_with_noise_is_a_normal(precision):
-    noisy, known = NoisyMarginal(dist.Normal(1.0, 3.0), 4.0), scipy.stats.norm(1.0, 5.0)
-    z = np.array([-12.0, -7.0, 0.0, 9.0])
-    np.testing.assert_allclose(noisy.from_normal_score(z), 1 + 5 * z, rtol=3e-6, atol=1e-5)
-    x = np.array([-20.0, 1.0, 16.0])
-    np.testing.assert_allclose(noisy.log_prob(x), known.logpdf(x), rtol=1e-4)
 
 
 HALF_LINES = {

@@ -121,29 +121,6 @@ def test_joint_distributions(make, normal_weights):
             np.testing.assert_allclose(found[label], value, rtol=1e-4, atol=1e-4, err_msg=label)
 
 
-def noisy(unit):
-    base = corrected(unit)
-    return nuq.distributions.NoisyMarginal(base, np.float32(0.2) * unit)
-
-
-@pytest.mark.parametrize("make", [marginal, corrected, noisy])
-def test_what_has_no_unit_where_variances_leave_the_type(make):
-    def shapes(unit):
-        pair = make(unit).expand((2,))
-        desired = jnp.array([[1.0, 0.5], [0.5, 1.0]])
-        matrix = nuq.distributions.nataf_correlation(pair, desired).matrix
-        values = [matrix[0, 1], pair.skewness[0], pair.excess_kurtosis[0]]
-        if make is not noisy:
-            values.extend(make(unit).icdf(LEVELS) / unit)
-        if make is marginal:
-            values.append(pair.entropy()[0] - np.log(unit))
-        return np.array(values)
-
-    expected = shapes(np.float32(1))
-    for unit in (2.0**-100, 2.0**100):
-        np.testing.assert_allclose(shapes(np.float32(unit)), expected, rtol=1e-5, atol=1e-5)
-
-
 def test_a_singular_normal_part_of_different_sizes():
     # Both outputs share their noise.
     column = np.array([2.0**-40, 2.0**40], np.float32)

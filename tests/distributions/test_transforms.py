@@ -97,25 +97,6 @@ def test_passes_through_jit_and_compares():
     assert spline != MonotoneSpline(X, Y + 1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ((X, Y[:3]), ValueError, r"images must have shape \(\.\.\., k\) with k >= 2 knots"),
-        ((1.0, 2.0), ValueError, "knots must have shape"),
-        ((X[::-1], Y), ValueError, "knots must ascend strictly"),
-        ((X, Y * 0), ValueError, "images must ascend strictly"),
-        ((X * np.nan, Y), ValueError, "knots must be finite, got nan"),
-        ((X, [*Y[:-1], np.inf]), ValueError, "images must be finite, got inf"),
-        ((X, Y, np.full(4, np.inf)), ValueError, "slopes must be finite, got inf"),
-        ((X, Y, -np.ones(4)), ValueError, "slopes must be positive"),
-        ((X, "knots"), TypeError, "images must be an array of real numbers"),
-    ],
-)
-def test_errors(arguments, error, message):
-    with pytest.raises(error, match=message):
-        MonotoneSpline(*arguments)
-
-
 @pytest.mark.slow
 def test_normal_scores_to_outputs():
     marginals = LinearizedMarginal(ZEROS, WEIGHTS)
