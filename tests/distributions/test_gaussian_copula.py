@@ -361,3 +361,23 @@ def test_repaired_matrices_give_a_distribution(matrix):
     assert np.isfinite(draws).all()
     assert np.isfinite(joint.log_prob(draws)).all()
     assert np.isfinite(joint.covariance_matrix).all()
+
+
+@pytest.mark.usefixtures("x64")
+def test_log_normal_covariance_has_a_closed_form():
+    joint = GaussianCopulaJoint(dist.LogNormal(jnp.array([0.1, 0.5]), 0.6), R2)
+    mean = np.exp(np.array([0.1, 0.5]) + 0.18)
+    expected = np.outer(mean, mean) * np.expm1(0.36 * R2)
+    np.testing.assert_allclose(evaluate(joint, "covariance_matrix"), expected, rtol=1e-8)
+
+
+@pytest.mark.slow
+def test_entropy_of_a_folded_distribution_in_single_precision(precision):
+    # NumPyro's quantile of a half-normal is infinite for the largest probability below one.
+    joint = GaussianCopulaJoint(dist.HalfNormal(jnp.full(2, 1.5)), R2)
+    distribution = scipy.stats.halfnorm(scale=1.5)
+    expected = 2 * distribution.entropy() + 0.5 * np.log(1 - 0.36)
+    np.testing.assert_allclose(evaluate(joint, "entropy"), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        np.diag(evaluate(joint, "covariance_matrix")), distribution.var(), rtol=1e-5
+    )

@@ -131,3 +131,19 @@ def test_outputs_that_repeat_normal_inputs(noise, precision):
     sd = float(rest.variance[0]) ** 0.5
     np.testing.assert_allclose(sd, noise * np.sqrt(2), rtol=5e-3)
     np.testing.assert_allclose(rest.mean[0], values[0, 0], atol=0.01 * sd + 1e-7)
+
+
+@pytest.mark.slow
+def test_noise_of_some_outputs_alone(x64):
+    """A normal part of less than full rank, and as many uniforms as outputs."""
+    weights, scale = np.array([[1.0, 0.4], [-0.3, 0.8]]), 0.05
+    joint = LinearizedJoint(np.zeros(2), weights, [[scale], [0.0]])
+    values = np.asarray(joint.sample(KEY, (50,)))
+    # Given the second output, the noise is a shift along the first: one integral over it.
+    inputs = np.linalg.solve(weights, values.T).T
+    along = np.linalg.solve(weights, [scale, 0.0])
+    ends = np.sort((np.array([[-1.0], [1.0]])[..., None] - inputs) / -along, axis=0)
+    low, high = ends[0].max(-1), ends[1].min(-1)
+    exact = np.log(scipy.stats.norm.cdf(high) - scipy.stats.norm.cdf(low))
+    exact -= np.linalg.slogdet(2 * weights)[1]
+    np.testing.assert_allclose(joint.log_prob(values), exact, atol=0.03)

@@ -239,3 +239,18 @@ def test_missing_values_of_single_outputs():
     assert set(trace) >= {"y_observed", "y_unobserved"}
     expected = m.log_prob(values)[seen].sum() + m.log_prob(jnp.zeros(3))[~seen].sum()
     np.testing.assert_allclose(density, expected, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_scan_under_nuts():
+    samples = np.asarray(run_mcmc(mc.NUTS(state_space), 100, 200, OBSERVED)["x"])
+    # The posterior on a grid of the steps, which are independent before there are data.
+    grid = (np.arange(60) + 0.5) / 20 - 1.5
+    steps = np.stack(np.meshgrid(grid, grid, grid, indexing="ij"), axis=-1).reshape(-1, 3)
+    states = steps @ np.array([[1.0, 0.8, 0.64], [0.0, 1.0, 0.8], [0.0, 0.0, 1.0]])
+    weights = trapezoid().pdf(steps).prod(-1) * stats.norm(states, 0.5).pdf(OBSERVED).prod(-1)
+    mean = np.average(states, axis=0, weights=weights)
+    deviation = np.sqrt(np.average((states - mean) ** 2, axis=0, weights=weights))
+    # 200 draws hold at least 80 independent ones here: five standard errors of those.
+    assert (np.abs(samples.mean(0) - mean) < 5 * deviation / np.sqrt(80)).all()
+    np.testing.assert_allclose(samples.std(0), deviation, rtol=0.4)

@@ -6,7 +6,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.diagnostics import effective_sample_size
 from numpyro.distributions.transforms import biject_to
+from numpyro.infer import MCMC, NUTS
 from numpyro.infer.util import initialize_model
 
 import nn_uq_dist as nuq
@@ -149,3 +151,33 @@ def test_a_parameter_with_an_axis_makes_no_outputs_without_a_word():
     found = as_input.marginals().to_event(1).log_prob(value)
     # Uniform on half a scale to one and a half.
     np.testing.assert_allclose(found, -np.log(scales), atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["marginals as an event"])
+def test_nuts_agrees_with_importance_sampling_where_bounds_move(name):
+    make, y = MOVING[name], jnp.array([0.8, 1.4])
+
+    def model():
+        distribution = make(numpyro.sample("scale", dist.LogNormal(0.0, 0.5)))
+        numpyro.sample("y", dist.Normal(numpyro.sample("z", distribution), 0.3).to_event(1), obs=y)
+
+    mcmc = MCMC(NUTS(model), num_warmup=300, num_samples=1000, progress_bar=False)
+    mcmc.run(KEY)
+    found = np.column_stack([mcmc.get_samples()[site] for site in ("scale", "z")])
+
+    @jax.vmap
+    def draw(key):
+        keys = jax.random.split(key)
+        scale = dist.LogNormal(0.0, 0.5).sample(keys[0])
+        z = make(scale).sample(keys[1])
+        return jnp.append(scale, z), dist.Normal(z, 0.3).log_prob(y).sum()
+
+    draws, logs = map(np.asarray, draw(jax.random.split(jax.random.key(1), 100_000)))
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    mean = weights @ draws
+    effective = np.array([effective_sample_size(column[None]) for column in found.T])
+    error = np.sqrt(found.var(axis=0) / effective + weights**2 @ (draws - mean) ** 2)
+    # Three numbers of each of two cases beyond four errors: once in 2,600.
+    np.testing.assert_array_less(abs(found.mean(axis=0) - mean), 4 * error)
