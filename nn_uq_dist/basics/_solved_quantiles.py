@@ -15,7 +15,7 @@ import numpyro.distributions as dist
 from jax import Array, lax
 from jax.scipy import special
 
-from nn_uq_dist.basics.checks import refused
+from nn_uq_dist.basics.checks import not_differentiable
 from nn_uq_dist.basics.normal_tails import (
     log_normal_density,
     quantile_at_score,
@@ -25,7 +25,7 @@ from nn_uq_dist.basics.pytree import register_frozen
 
 type Pair = tuple[Array, Array]
 
-_fixed = refused(
+_fixed = not_differentiable(
     "quantiles that are solved for have derivatives in their normal score, not in the parameters "
     "of the distribution; keep the degrees of freedom of StudentT, the concentrations of Gamma and "
     "Beta, and mixtures known, or take a family with a quantile function, such as LogNormal"
@@ -35,7 +35,7 @@ _fixed = refused(
 # Shapes from which on `_score_at` is more accurate in float32 than JAX's functions, in which large
 # logarithms cancel. It is off by 2e-5; for beta distributions, which need a sum, too, by 2e-4.
 _LARGE, _LARGE_BETA, _LARGE_SUM = 100.0, 20.0, 500.0
-# Beta distributions of one large shape are those of this one elsewhere.
+# A beta distribution whose other shape is larger is computed with this one.
 _LARGEST_OTHER = 1000.0
 _NOWHERE: Any = np.False_, np.float32(0)
 # Signed roots below which the ratio of two small numbers is its limit.
@@ -43,7 +43,7 @@ _NEAR = 0.05
 
 
 class SolvedQuantiles(abc.ABC):
-    """A pytree whose arrays broadcast against its values."""
+    """A family whose quantiles are solved for; its parameters broadcast against values."""
 
     @abc.abstractmethod
     def log_prob(self, x: Array) -> Array:

@@ -378,7 +378,7 @@ def require_order(name: str, value: Any, names: Sequence[str]) -> None:
         )
 
 
-def refused[T](message: str) -> Callable[[T], T]:
+def not_differentiable[T](message: str) -> Callable[[T], T]:
     """Return the identity of a pytree; its differentiation raises ``NotImplementedError``.
 
     For values of which a derivative would be wrong, or is not defined.
@@ -389,7 +389,7 @@ def refused[T](message: str) -> Callable[[T], T]:
         return values
 
     @same.defjvp
-    def refuse_derivative(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    def refuse(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
         raise NotImplementedError(message)
 
     return same

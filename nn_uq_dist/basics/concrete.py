@@ -32,7 +32,7 @@ def runs_in_numpy(*values: object) -> bool:
     if [a for a in arrays if isinstance(a, Tracer) or len(a.sharding.device_set) > 1]:
         return False
     # A transfer compiles nothing, and its result is traced where operations are recorded for a
-    # program; that of an array to where it is takes the least time.
+    # program. The transfer of an array to where it is already takes the least time.
     return not isinstance(jax.device_put(arrays[0] if arrays else np.float32(0.0)), Tracer)
 
 
@@ -157,7 +157,7 @@ def with_nan_gradients(values: Any) -> Any:
     return values if is_concrete(values) else jax.tree.map(_marked, values)
 
 
-@jax.jit  # one program outside of `jit`
+@jax.jit
 def _marked(values: Array) -> Any:
     return nan_unless(~jnp.isnan(values), values)
 

@@ -208,7 +208,7 @@ def _symmetric(log_lower_tail: Function, lower_value: Function) -> Scores:
 
 
 def _as_exponential(variable: Function, value: Function, *, rising: bool = True) -> Scores:
-    """A monotone function of an exponential variable, which is given at values and as value."""
+    """Scores of ``value(t)``, monotone, of an exponential ``t``; `variable` is its inverse."""
 
     def score(x: Array) -> Array:
         t = variable(x)

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from nn_uq_dist.basics.checks import refused
+from nn_uq_dist.basics.checks import not_differentiable
 from nn_uq_dist.basics.row_algebra import joined, matmul, matvec, norm, solve_lower
 
 # The passes are a loop of unknown length.
-undifferentiated = refused(
+undifferentiated = not_differentiable(
     "derivatives of moments, scores and draws given outputs are not implemented: expected "
     "values and parameters that are not differentiated; use finite differences, or log_prob, "
     "which has gradients"
@@ -262,8 +262,8 @@ def gaussian(problem: Problem, sites: Sites, near: Array) -> Gaussian:
     problem : Problem
     sites : Sites
     near : Array, shape (..., n)
-        Numbers near the offset, such as that of the last pass: it is found as a difference from
-        them, so that no large numbers cancel where outputs determine it.
+        Numbers near the offset, such as the offset of the last pass. The offset is computed as a
+        difference from them, so that no large numbers cancel where outputs determine an input.
     """
     target, weights, covariance, start, directions = problem
     precision, slope = sites

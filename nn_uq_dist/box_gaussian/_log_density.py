@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from nn_uq_dist.basics.checks import refused
+from nn_uq_dist.basics.checks import not_differentiable
 from nn_uq_dist.basics.chunks import chunk_size, in_chunks
 from nn_uq_dist.basics.row_algebra import matmul, matvec, solve_lower
 from nn_uq_dist.box_gaussian._expectation_propagation import FixedPoint, fixed_point
@@ -30,7 +30,7 @@ from nn_uq_dist.box_gaussian._gaussian_part import (
 # loop takes .2 s to compile.
 _BLOCK, _FEW = (16, 256), 128
 
-_once_differentiable = refused(
+_once_differentiable = not_differentiable(
     "second derivatives of the joint density are not implemented: expected at most one "
     "differentiation; use finite differences of the gradient"
 )

@@ -23,9 +23,8 @@ class AdaptedDistribution(OutputDistribution):
 
     Made by `as_output_distribution`. Its tails follow from its normal scores. These are right on
     both sides for NumPyro's univariate families, also truncated, expanded and transformed, but for
-    the rare ones (half-Cauchy, soft and asymmetric Laplace, Gompertz, Levy, Dagum, truncated gamma
-    and power laws) and those of others: there they do not exceed about 8 (float64) or 5
-    (float32), where ``cdf`` rounds to one.
+    a few rare ones and those of others: there they do not exceed about 8 (float64) or 5 (float32),
+    where ``cdf`` rounds to one.
 
     Parameters
     ----------

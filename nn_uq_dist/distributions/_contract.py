@@ -210,7 +210,7 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
                     # Raises: values are not known under `jit`.
                     super().validate_args(strict)
                 continue
-            if not np.all(np.abs(np.asarray(value)) <= most):  # NaN, too
+            if not np.all(np.abs(np.asarray(value, np.float64)) <= most):  # NaN, too
                 checks.require_finite(name, value)
                 checks.require_in_range(name, value, self._dtype)
             # NumPyro's constraint of vectors cannot be asked about no values.

@@ -334,18 +334,17 @@ def _bounds_of(loc: Array, weights: Array, normal_scale: Array | None) -> tuple[
 
 def _log_interval(low: Array, high: Array, weights: Array, scale: Array | None) -> Array:
     """``log P(low < Y <= high)`` of a sum around zero, if `low` is below `high`."""
-    xp = namespace(low, high, weights, scale)
     sd = _moments(weights, scale)[2]
     # A tail is at most that of a normal distribution of the same variance (up to a factor), and
     # falls faster further out: beyond so many standard deviations nothing is left to rounding. A
     # wide uniform would round the near end away.
     reach = (1.0 + np.sqrt(-2.0 * np.log(jnp.finfo(sd.dtype).eps))) * sd
-    ends = _bounds(xp.zeros_like(sd), weights, scale)
-    start = xp.maximum(xp.maximum(low, xp.minimum(high, 0.0) - reach), ends[0])
-    stop = xp.minimum(xp.minimum(high, xp.maximum(low, 0.0) + reach), ends[1])
+    ends = _bounds(jnp.zeros_like(sd), weights, scale)
+    start = jnp.maximum(jnp.maximum(low, jnp.minimum(high, 0.0) - reach), ends[0])
+    stop = jnp.minimum(jnp.minimum(high, jnp.maximum(low, 0.0) + reach), ends[1])
     has_mass = start < stop
-    half = xp.where(has_mass, 0.5 * (stop - start), sd)
-    middle = xp.where(has_mass, start + half, 0.0)
+    half = jnp.where(has_mass, 0.5 * (stop - start), sd)
+    middle = jnp.where(has_mass, start + half, 0.0)
     columns = joined([weights, half[..., None]])
     logs = uniform_sum.logpdf(middle, columns, scale) + jnp.log(2.0 * half)
     return jnp.where(has_mass, jnp.minimum(logs, 0.0), -jnp.inf)

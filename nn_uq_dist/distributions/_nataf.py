@@ -100,7 +100,7 @@ def _projections(nodes: Array, measure: Array, count: int) -> Array:
     return lax.scan(following, (jnp.zeros_like(measure), measure), degrees)[1]
 
 
-def covariance_of_scores(coefficients: Array, correlation: Array) -> Array:
+def output_covariance(coefficients: Array, correlation: Array) -> Array:
     """Covariance of the outputs, entry by entry a function of the correlation of their scores.
 
     Parameters
@@ -111,9 +111,9 @@ def covariance_of_scores(coefficients: Array, correlation: Array) -> Array:
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from nn_uq_dist.distributions._nataf import covariance_of_scores
+    >>> from nn_uq_dist.distributions._nataf import output_covariance
     >>> rho = jnp.array([[1.0, 0.5], [0.5, 1.0]])
-    >>> print(covariance_of_scores(jnp.array([[1.0, 2.0]]), rho)[0, 1])  # normal outputs
+    >>> print(output_covariance(jnp.array([[1.0, 2.0]]), rho)[0, 1])  # normal outputs
     1.0
     """
 
@@ -130,7 +130,7 @@ def covariance_of_scores(coefficients: Array, correlation: Array) -> Array:
 def _with_slope(coefficients: Array, correlation: Array) -> tuple[Array, Array]:
     """The same, and its entrywise derivative in the correlation of the scores."""
     ones = jnp.ones_like(correlation)
-    return jax.jvp(lambda rho: covariance_of_scores(coefficients, rho), (correlation,), (ones,))
+    return jax.jvp(lambda rho: output_covariance(coefficients, rho), (correlation,), (ones,))
 
 
 @jax.jit
@@ -148,7 +148,7 @@ def covariance_of_outputs(rule: HermiteRule, correlation: Array) -> Array:
     0.3217
     """
     coefficients, unit = hermite_coefficients(rule)
-    covariance = covariance_of_scores(coefficients, correlation)
+    covariance = output_covariance(coefficients, correlation)
     diagonal = jnp.eye(correlation.shape[-1], dtype=bool)
     variance = products(rule.standard_deviation)[..., None]
     return jnp.where(diagonal, variance, in_squared_units(covariance, unit))
@@ -306,7 +306,7 @@ def _match(rule: HermiteRule, correlation: Array, batch_shape: tuple[int, ...]) 
     target = correlation.astype(dtype)
     shape = (*batch_shape, batch_shape[-1])
     target = jnp.broadcast_to(target, jnp.broadcast_shapes(target.shape, shape))
-    limit = covariance_of_scores(coefficients, jnp.where(target < 0, -1, 1).astype(dtype))
+    limit = output_covariance(coefficients, jnp.where(target < 0, -1, 1).astype(dtype))
     # Proportional outputs attain the limit up to rounding.
     attainable = jnp.abs(target) <= jnp.abs(limit) + 100 * jnp.finfo(dtype).eps
     matrix = jnp.where(attainable, _solve(coefficients, target), jnp.sign(target))
@@ -335,7 +335,7 @@ def _solve_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> t
     coefficients, target = primals
     rho = _solve(coefficients, target)
     _, slope = _with_slope(coefficients, rho)
-    _, moved = jax.jvp(lambda a: covariance_of_scores(a, rho), (coefficients,), tangents[:1])
+    _, moved = jax.jvp(lambda a: output_covariance(a, rho), (coefficients,), tangents[:1])
     # A clipped entry has zero derivative.
     inside = (jnp.abs(rho) < 1) & (slope > 0)
     return rho, jnp.where(inside, (tangents[1] - moved) / jnp.where(inside, slope, 1), 0)

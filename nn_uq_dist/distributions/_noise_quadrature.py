@@ -214,12 +214,12 @@ def _prepare(
     most = float(jnp.finfo(x.dtype).max) ** 0.45
     values = jnp.clip(fixed[0].approximate_quantile(column), -most, most).astype(x.dtype)
     images, middle = fixed[1](values), len(scores) // 2
-    # What the type does not tell from an end of the support is that end, and moves with it.
+    # A value within rounding of an end of the support is that end, and moves with it.
     lowest, highest = distribution.bounds
     slack = _rounding(values, values)
     values = jnp.where(values <= lowest + slack, lowest, values)
     values = jnp.where(values >= highest - slack, highest, values).astype(x.dtype)
-    # Several at one end have the score next to the others, which is that of the values beside it.
+    # If several values lie at one end, the innermost of their scores stands for all.
     first = jnp.max(jnp.where(values <= values[0], column, column[0]), axis=0)
     last = jnp.min(jnp.where(values >= values[-1], column, column[-1]), axis=0)
     column = jnp.clip(column, first, last)
@@ -288,7 +288,7 @@ def _window(x: Array, sigma: Array, transform: Any, marks: _Landmarks) -> tuple[
     away = (x - nearest) / sigma
     step = (nearest - images) / sigma
     heights = scores**2 + step * (step + 2 * away)
-    # Beyond the square of the noise that every value takes.
+    # The least exponent of any mark, and what the integrand may fall below it.
     score = _on_lines(transform.inv(nearest), fixed, scores)
     most = jnp.minimum(score**2, jnp.min(heights, axis=0)) + rule.reach**2
     reach = sigma * most / (jnp.abs(away) + jnp.sqrt(away**2 + most))

@@ -24,7 +24,7 @@ from nn_uq_dist.basics.summary_line import summary_line
 
 
 class _OfParameters(Transform):
-    """A transform that its parameters make, with one broadcast shape in both directions."""
+    """A transform with array parameters, whose two directions broadcast to one shape."""
 
     _names: tuple[str, ...]
 

@@ -1,6 +1,7 @@
 r"""The random variable ``sum_k w_k U_k + s N``: moments, polynomials of the tails, tolerances.
 
-Left of the support ``I_m(-u) = E[(R + u)^(m-1)]/(m-1)!`` for ``u >= 0``: no quadrature is needed,
+Of the contour integrals ``I_m`` of a sum ``R`` (`_contour`), those left of the support are
+polynomials: ``I_m(-u) = E[(R + u)^(m-1)]/(m-1)!`` for ``u >= 0``: no quadrature is needed,
 and the alternating sum over all aliases of the midpoint rule is known in closed form.
 
 Derivatives are polynomials of lower orders. With ``P_m`` the polynomial of order ``m``, ``v`` the
@@ -251,8 +252,32 @@ class Tolerances(NamedTuple):
 
 
 _TOLERANCES = {
-    "float32": Tolerances(17.0, 3e-8, 3e-9, 1e-4, 1e-6, 128, 256, 24, 3, 1.25, 1e-4),
-    "float64": Tolerances(31.0, 1e-13, 1e-14, 1e-9, 5e-13, 384, 1024, 40, 6, 2.5, 1e-7),
+    "float32": Tolerances(
+        alias_exponent=17.0,
+        target=3e-8,
+        seen=3e-9,
+        unseen=1e-4,
+        acceptable=1e-6,
+        max_nodes=128,
+        most_nodes=256,
+        line_nodes=24,
+        more_nodes=3,
+        line_reach=1.25,
+        line_end=1e-4,
+    ),
+    "float64": Tolerances(
+        alias_exponent=31.0,
+        target=1e-13,
+        seen=1e-14,
+        unseen=1e-9,
+        acceptable=5e-13,
+        max_nodes=384,
+        most_nodes=1024,
+        line_nodes=40,
+        more_nodes=6,
+        line_reach=2.5,
+        line_end=1e-7,
+    ),
 }
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
-from nn_uq_dist.basics.checks import refused
+from nn_uq_dist.basics.checks import not_differentiable
 from nn_uq_dist.basics.chunks import any_point, chunk_size, in_chunks
 from nn_uq_dist.basics.concrete import as_jax, runs_in_numpy
 from nn_uq_dist.basics.normal_tails import log_normal_density
@@ -50,7 +50,7 @@ _MOST_PADDED, _MOST_NUMBERS = 2**20, 2**21
 type HostArray = NDArray[Any]
 Primals = tuple[Array, UniformSum]
 
-_twice_differentiable = refused(
+_twice_differentiable = not_differentiable(
     "third derivatives of uniform_sum functions are not implemented: "
     "expected at most two nested differentiations; use finite differences of the second"
 )
