@@ -167,7 +167,7 @@ def test_draws_that_are_left_out_are_told_once_and_counted(draws, name):
 
 WRONG = [
     ("calibration", {"outputs": ["x"]}, TypeError, "outputs must be .* got 'x'"),
-    (
+    ("tails", {"outputs": "level"}, TypeError, r"outputs must be .* 'level' .* out of y\[0\]"),
         "tails",
         {"outputs": "level"},
         TypeError,
