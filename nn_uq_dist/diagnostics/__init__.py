@@ -1,9 +1,8 @@
 """Tables that show how far the distributions of outputs are from those of the network.
 
 Each question has a module: the distributions alone (`_table`), single outputs against draws
-(`_summary`), their joint distribution (`_joint_summary`), which input matters
-(`_sensitivity`), export to ArviZ (`_export`). All thresholds for a difference are in
-`_verdict`. What draws are compared with, and what figures show, is evaluated in `output_functions`,
+(`_summary`), their joint distribution (`_joint_summary`), which input matters (`_sensitivity`),
+export to ArviZ (`_export`). Thresholds of verdicts are in `_verdict`. What draws are compared with, and what figures show, is evaluated in `output_functions`,
 through the contract `nn_uq_dist.distributions.OutputDistribution`.
 """
 

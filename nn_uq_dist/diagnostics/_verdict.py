@@ -1,4 +1,4 @@
-"""Verdicts in words: what part of the error dominates, and how it shows. All thresholds are here.
+"""Verdicts in words: what part of the error dominates, and how it shows, with their thresholds.
 
 Statistics are compared with what chance alone gives. How much more counts as a difference depends
 on the scatter of the statistic, so each kind has a threshold of its own.

@@ -33,8 +33,9 @@ _LARGEST_WEIGHT = 0.1
 _ENOUGH_PLAIN, _FEW_PLAIN = 20, 3
 # Nor is it where the largest weights exceed the others by so small a share of all weight.
 _LARGEST_EXCESS = 0.05
-# Of the population: the share that may weigh more than all draws, errors by which its estimate may
-# be larger, and errors that are taken off the second moment that it implies.
+# An estimate from the population of all draws is doubted if more than this share of it weighs more
+# than any draw, or if it is larger by more standard errors than this; its second moment is first
+# reduced by so many standard errors.
 _MOST_HEAVIER, _MOST_LARGER, _ERRORS_OF_SECOND = 0.05, 3.5, 2.0
 # By which share the estimate of the search may differ: mixtures are adapted to their own draws.
 _ADAPTED = 0.1

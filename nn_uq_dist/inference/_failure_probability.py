@@ -209,8 +209,8 @@ def failure_probability(
     (A. Vehtari et al., J. Mach. Learn. Res. 25, 2024); if the estimate of the search differs by
     more than a tenth of the probability and 4.5 standard errors; if the one of the subset
     simulation is larger by 3.5; if 5% of its failing inputs would weigh more than any draw; or if
-    half of the draws would beyond a corner to which climbs lead that were made after the mixture. A
-    small region without a slope toward it that no run has entered shows in none of these, nor a
+    half of the draws would beyond a corner that climbs found after the mixture was made. A small
+    region without a slope toward it that no run has entered shows in none of these, nor a
     half-space beyond `reach`.
 
     Examples

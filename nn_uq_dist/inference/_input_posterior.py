@@ -124,8 +124,8 @@ class InputPosterior:
     def mean(self) -> Any:
         """Means of the inputs; NaN where no run explains the observation at all.
 
-        That is, by outputs less than some 1e7 standard deviations of the noise away, with which log
-        densities have digits after the point.
+        A run explains an observation if its outputs are less than some 1e7 standard deviations of
+        the noise away: further out log densities have no digits after the point.
         """
         return self._distribution.structured(self._mean)
 

@@ -46,7 +46,7 @@ class FromNormalScores:
 
     @classmethod
     def of(cls, family: Any, each: Any, shape: Shape) -> Self:
-        """Those of a family, and of the same with parameters of this shape."""
+        """Scores of a family; `each` is the family with parameters of this shape."""
         mean, sd = (jnp.broadcast_to(part, shape) for part in mean_and_standard_deviation(family))
         if is_concrete(mean, sd):
             warn_of_rounding(np.asarray(mean), np.asarray(sd))

@@ -277,8 +277,9 @@ def _difference(
 ) -> tuple[FloatArray, FloatArray]:
     """Differences of the averages of cheap draws, and standard deviations of their errors.
 
-    Sobol points of few inputs are much more even than independent ones, which few parts tell for
-    all bins, not for each. Noise that is taken for larger smooths away what the surface has found.
+    Sobol points of few inputs are much more even than independent ones. How much, the few parts
+    tell for all bins together, not for each bin. Noise that is overestimated smooths away what the
+    surface has found.
     """
     mean, between, independent = differences(one, other, bins, _PARTS, _NOISE_DRAWS)
     between, independent = between / _PARTS, independent / len(one)

@@ -258,8 +258,7 @@ class Linearization(LinearModel):
         r"""Return the distribution of the inputs given observed outputs, under the linear model.
 
         Exact for Gaussian inputs. For boxes means and variances are quadratures of the density of
-        each variable (`nn_uq_dist.box_gaussian.posterior_moments`), and draws come from chains: see
-        `LinearizedInputPosterior.sample`.
+        each variable, and draws come from chains: see `LinearizedInputPosterior.sample`.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Numerics of paired samples: how the distribution of one member differs from that of the other.
+"""Numerics of paired samples: the map from one distribution to another.
 
 Functions of NumPy arrays in float64.
 `score_bins.py` divides the normal scores into bins and averages quantile functions over them, with

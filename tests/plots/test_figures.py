@@ -168,11 +168,6 @@ def test_draws_that_are_left_out_are_told_once_and_counted(draws, name):
 WRONG = [
     ("calibration", {"outputs": ["x"]}, TypeError, "outputs must be .* got 'x'"),
     ("tails", {"outputs": "level"}, TypeError, r"outputs must be .* 'level' .* out of y\[0\]"),
-        "tails",
-        {"outputs": "level"},
-        TypeError,
-        r"outputs must be .* 'level' .* names out of y\[0\]",
-    ),
     ("marginals", {"units": {"a": "m"}}, ValueError, "units must be those of outputs .* 'a'"),
     ("marginals", {"model": "distribution"}, TypeError, "got str"),
     ("band", {"x": [0, 1]}, ValueError, r"position per output, got shape \(2,\); pass 3"),
