@@ -2,8 +2,9 @@
 
 Each question has a module: the distributions alone (`_table`), single outputs against draws
 (`_summary`), their joint distribution (`_joint_summary`), which input matters (`_sensitivity`),
-export to ArviZ (`_export`). Thresholds of verdicts are in `_verdict`. What draws are compared with, and what figures show, is evaluated in `output_functions`,
-through the contract `nn_uq_dist.distributions.OutputDistribution`.
+export to ArviZ (`_export`). Thresholds of verdicts are in `_verdict`. What draws are compared with,
+and what figures show, is evaluated in `output_functions`, through the contract
+`nn_uq_dist.distributions.OutputDistribution`.
 """
 
 from nn_uq_dist.diagnostics._export import to_datatree as to_datatree
