@@ -283,7 +283,8 @@ class InputReparam(Reparam):
         """Replace the site by those of its variables; NumPyro calls it."""
         if obs is not None:
             raise ValueError(
-                f"InputReparam needs a latent site, but {name!r} is observed; leave it out"
+                f"InputReparam needs a latent site, but {name!r} is observed or substituted; leave "
+                f"it out, or substitute {name}_uniform and {name}_normal"
             )
         outputs, shape, event_dim = self._unwrap(fn)
         if isinstance(outputs, LinearizedMarginal):
@@ -294,7 +295,8 @@ class InputReparam(Reparam):
         else:
             raise TypeError(
                 f"InputReparam needs a LinearizedMarginal or LinearizedJoint, but {name!r} is a "
-                f"{type(outputs).__name__}; of copulas take TransformReparam"
+                f"{type(outputs).__name__}; leave it out (of copulas take TransformReparam, for a "
+                f"mask numpyro.handlers.mask)"
             )
         num_event_axes = event_dim - outputs.event_dim  # of `to_event`
         value = jnp.asarray(outputs.loc)
