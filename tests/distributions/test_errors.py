@@ -233,7 +233,7 @@ def test_what_a_distribution_lacks(call, arguments, message):
 def test_sites_that_are_not_reparametrized():
     wrong = {
         "is observed": lambda: numpyro.sample("y", JOINT, obs=jnp.ones(3)),
-        "is a Normal; .* of copulas": lambda: numpyro.sample("y", dist.Normal(0.0, 1.0)),
+        "is a Normal; .*of copulas": lambda: numpyro.sample("y", dist.Normal(0.0, 1.0)),
     }
     for message, model in wrong.items():
         reparam = handlers.reparam(model, {"y": InputReparam()})
