@@ -139,17 +139,17 @@ def observed_outputs(
         with evaluated_now():
             inside = np.asarray(support(jnp.asarray(values)))
         remedy = "that output cannot take it: see support"
-        refuse_values(~inside, values, observed, "within", remedy)
+        refuse_values(inside, values, observed, "within", remedy)
     else:
         values = nan_unless(support(jnp.asarray(values)), jnp.asarray(values))
     return observed, remaining, marginals, jnp.asarray(values)
 
 
 def refuse_values(
-    bad: np.ndarray, values: ArrayLike, observed: tuple[int, ...], place: str, remedy: str
+    right: np.ndarray, values: ArrayLike, observed: tuple[int, ...], place: str, remedy: str
 ) -> None:
-    """Raise ``ValueError`` for the first bad value of known outputs."""
-    numbers = np.broadcast_to(values, bad.shape)
+    """Raise ``ValueError`` for the first value of known outputs that is not right."""
+    numbers = np.broadcast_to(values, right.shape)
     expected = f"lie {place} the support of their outputs"
     names = ([f"output {index}" for index in observed],)
-    checks.refuse("values", numbers, lambda _: ~bad, expected, remedy, lambda: names)
+    checks.refuse("values", numbers, lambda _: right, expected, remedy, lambda: names)

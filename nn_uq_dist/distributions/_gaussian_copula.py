@@ -366,9 +366,9 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         observed, remaining, known, values = observed_outputs(self.marginals, indices, values)
         scores = normal_scores.normal_score(known, values)
         if checks.is_concrete(scores, values):
-            at_edge = np.isinf(np.asarray(scores))
+            is_inside = ~np.isinf(np.asarray(scores))
             remedy = "at its edge the density is zero or jumps: pass a value further inside"
-            refuse_values(at_edge, values, observed, "inside", remedy)
+            refuse_values(is_inside, values, observed, "inside", remedy)
         loc, factor = self._scores
         residual = scores - loc[..., observed]
         # An infinite score, at or beyond the edge of the support, has no conditional distribution.

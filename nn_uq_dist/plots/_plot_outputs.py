@@ -99,8 +99,8 @@ def plot_marginals(
         axis.set_ylim(0, axis.dataLim.ymax * (1.06 + shown.room(j)))
         shown.describe(axis, j)
     axes[0].set_ylabel("density")
-    is_left = np.sign(np.subtract(shown.limits[0], np.mean(axes[0].get_xlim()))).sum() < 0
-    return _shared.finished(axes, ax, loc=f"center {'right' if is_left else 'left'}")
+    side = "left" if sum(shown.free_part(axes[0])) <= 1 else "right"
+    return _shared.finished(axes, ax, loc=f"center {side}")
 
 
 def plot_tails(
@@ -176,7 +176,14 @@ def plot_tails(
         axis.minorticks_off()
         shown.describe(axis, j)
     axes[0].set_ylabel("probability of less (left),\nof more (right)")
-    return _shared.finished(axes, ax, loc="lower center")  # below the curve
+    # Below the curve, beside a limit.
+    left, right = shown.free_part(axes[0])
+    side, place = "center", 0.5
+    if 0.5 < right < 0.75:
+        side, place = "right", right
+    elif 0.25 < left < 0.5:
+        side, place = "left", left
+    return _shared.finished(axes, ax, loc=f"lower {side}", bbox_to_anchor=(place, 0.0))
 
 
 def plot_calibration(

@@ -1,6 +1,7 @@
 """What figures share: the shown outputs with draws and limits; axes, legends, and names on axes."""
 
 import dataclasses
+import itertools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -132,6 +133,12 @@ class Shown:
             )  # fmt: skip
         add_note(axis, self.notes(j))
 
+    def free_part(self, axis: Axes) -> tuple[float, float]:
+        """Ends of the widest part of the first panel without a limit, in shares of its width."""
+        low, high = axis.get_xlim()
+        ends = sorted([0.0, 1.0, *((limit - low) / (high - low) for limit in self.limits[0])])
+        return max(itertools.pairwise(ends), key=lambda part: part[1] - part[0])
+
     def limit_words(self, limit: float, j: int) -> str:
         """The smaller of the probabilities above and below a limit, and the share of the draws."""
         score = self.scores_at(limit)[j]
@@ -256,14 +263,12 @@ def panels(
     return axes
 
 
-def finished(
-    axes: Sequence[Axes], ax: Any, handles: Sequence[Any] = (), loc: Any = "best"
-) -> Figure:
+def finished(axes: Sequence[Axes], ax: Any, handles: Sequence[Any] = (), **place: Any) -> Figure:
     """Put the legend above a new figure, or into the first of the given axes; return the figure."""
     figure: Any = axes[0].get_figure(root=True)
     handles = handles or axes[0].get_legend_handles_labels()[0]
     if ax is not None:
-        axes[0].legend(handles=handles, loc=loc, fontsize=SMALL, handlelength=1.2)
+        axes[0].legend(handles=handles, fontsize=SMALL, handlelength=1.2, **place)
         return figure
     longest = max(len(str(handle.get_label())) for handle in handles)
     fitting = int(figure.get_size_inches()[0] / (0.7 + 0.075 * longest))
