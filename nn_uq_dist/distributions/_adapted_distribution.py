@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
@@ -11,11 +10,11 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nn_uq_dist.basics.concrete import nan_unless
+from nn_uq_dist.basics.family_moments import mean_and_standard_deviation
 from nn_uq_dist.basics.normal_scores import from_normal_score, missing_functions, normal_score
 from nn_uq_dist.basics.row_algebra import products
 from nn_uq_dist.distributions._contract import safe_values, validate_sample
 from nn_uq_dist.distributions._contract_output import OutputDistribution
-from nn_uq_dist.distributions._value_rule import Moments, moments_of
 
 
 class AdaptedDistribution(OutputDistribution):
@@ -84,24 +83,23 @@ class AdaptedDistribution(OutputDistribution):
     @property
     def mean(self) -> Array:
         """Mean: NumPyro's or, where it has none, by quadrature; NaN without a finite variance."""
-        return self._moment("mean")
+        return self._moments()[0]
 
     @property
     def variance(self) -> Array:
         """Variance, as the mean."""
-        return self._moment("variance")
+        return products(self.standard_deviation)
 
-    def _moment(self, name: str) -> Array:
-        """NumPyro's, or by quadrature, with nodes that move with two quantiles."""
-        try:
-            return jnp.broadcast_to(getattr(self.base, name), self.batch_shape)
-        except NotImplementedError:
-            pass
-        low, high = (self.from_normal_score(jnp.full(self.batch_shape, z)) for z in (-1.0, 1.0))
-        rule = self._rule_about((low + high) / 2, (high - low) / 2)
-        # One program: some twenty operations would be one each.
-        moments = _with_finite_variance(moments_of(rule, self.log_prob(rule.values)))
-        return moments[name]
+    @property
+    def standard_deviation(self) -> Array:
+        """Standard deviation, as the mean."""
+        return self._moments()[1]
+
+    def _moments(self) -> tuple[Array, Array]:
+        mean, sd = (
+            jnp.broadcast_to(m, self.batch_shape) for m in mean_and_standard_deviation(self.base)
+        )
+        return nan_unless(jnp.isfinite(sd), mean), nan_unless(jnp.isfinite(sd), sd)
 
     def kinks(self) -> Array:
         """The middle of a Laplace distribution; none else."""
@@ -116,29 +114,6 @@ class AdaptedDistribution(OutputDistribution):
 def _nan_kept(value: Array, result: Array) -> Array:
     """The result, but for NaN, which stays NaN and has the derivative NaN."""
     return jnp.where(jnp.isnan(value), nan_unless(~jnp.isnan(value), value), result)
-
-
-@jax.jit
-def _with_finite_variance(moments: Moments) -> dict[str, Array]:
-    """Mean and variance; NaN if the outer half of the decades of probability adds much to these.
-
-    With heavy tails each decade adds about as much as the one before: there is no variance, or what
-    is beyond the nodes counts.
-    """
-    order = jnp.argsort(moments.deviations, axis=0)
-    probabilities = jnp.take_along_axis(moments.probabilities, order, axis=0)
-    deviations = jnp.take_along_axis(moments.deviations, order, axis=0)
-    terms = probabilities * deviations**2
-
-    def outer(terms: Array, probabilities: Array) -> Array:
-        beyond = jnp.cumsum(probabilities, axis=0)
-        least = jnp.min(jnp.where(beyond > 0, beyond, 1), axis=0)
-        return jnp.sum(jnp.where(beyond <= jnp.sqrt(least), terms, 0), axis=0)
-
-    both = outer(terms, probabilities) + outer(terms[::-1], probabilities[::-1])
-    converges = both < 3e-3 * jnp.sum(terms, axis=0)
-    values = {"mean": moments.mean, "variance": products(moments.standard_deviation)}
-    return {name: nan_unless(converges, value) for name, value in values.items()}
 
 
 def as_output_distribution(

@@ -276,14 +276,8 @@ class OutputDistribution(Distribution):
         loc, scale : Array, optional
             Mean and standard deviation of the normal scores that matter. Default: 0 and 1.
         """
-        return self._rule_about(self.mean, self.standard_deviation, loc, scale)
-
-    def _rule_about(
-        self, middle: Array, spread: Array, loc: Array | None = None, scale: Array | None = None
-    ) -> ValueRule:
-        """The rule whose nodes move with this middle where the support has no ends."""
         ends = self.approximate_quantile(self._panel_scores(loc, scale))
-        return rule_between(ends, self.kinks(), *self.bounds, middle, spread)
+        return rule_between(ends, self.kinks(), *self.bounds, self.mean, self.standard_deviation)
 
     def _panel_scores(self, loc: Array | None, scale: Array | None) -> Any:
         """Normal scores at which panels end."""

@@ -1,4 +1,4 @@
-"""Families of distributions that are exact inputs: uniform and Gaussian ones, and known values.
+"""Families of distributions: what each is as an input, and which have an entry for each input.
 
 A Gaussian family is its mean and arguments of `Input.normal`: scales, a precision or factors.
 """
@@ -15,6 +15,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from nn_uq_dist.basics import checks
+from nn_uq_dist.basics.normal_scores import MIXTURES, Beta, Mixture, missing_functions
 from nn_uq_dist.inputs._input import Input
 
 type Shape = tuple[int, ...]
@@ -206,3 +207,56 @@ def _random_walk(base: dist.GaussianRandomWalk, shape: Shape) -> Input:
     scale = jnp.asarray(base.scale, jnp.result_type(float, base.scale))[..., None, None]
     steps = jnp.tri(shape[-1], dtype=scale.dtype)
     return Input.normal(jnp.zeros(shape, scale.dtype), factor=scale * steps)
+
+
+def unwrapped(f: Any) -> Any:
+    """Return a distribution without expansions and event axes around it."""
+    while isinstance(f, dist.Independent | dist.ExpandedDistribution):
+        f = f.base_dist
+    return f
+
+
+def has_quantiles_entrywise(family: Any) -> bool:
+    """Whether a family has quantiles, and arrays with an entry for each value alone."""
+    # A distribution that was rebuilt from its parameters may have lost its support.
+    support = family.support
+    if family.event_dim != 0 or (support is not None and support.is_discrete):
+        return False
+    missing = missing_functions(family)
+    if "icdf" in missing or "support" in missing:
+        return False
+    axes = len(family.batch_shape)
+    parts = jax.tree.leaves(family, is_leaf=_is_special)
+    return all(
+        all(map(has_quantiles_entrywise, map(unwrapped, Mixture.of(part).parts)))
+        if isinstance(part, MIXTURES)
+        else isinstance(part, dist.Beta) or jnp.ndim(part) <= axes
+        for part in parts
+    )
+
+
+def _is_special(part: Any) -> bool:
+    """Whether arrays of a distribution have axes of their own: shares, or shapes kept twice."""
+    return isinstance(part, dist.Beta | MIXTURES)
+
+
+def entrywise(parameters: Any, shape: Shape) -> Any:
+    """A pytree of parameters broadcast to one for each entry, as floats."""
+
+    def one_each(part: Any) -> Any:
+        if isinstance(part, dist.Beta):
+            return entrywise(Beta(part.concentration1, part.concentration0), shape)
+        if isinstance(part, MIXTURES):
+            mixture = Mixture.of(part)
+            each = (*shape, mixture.log_shares.shape[-1])
+            components = (
+                tuple(entrywise(component, shape) for component in mixture.components)
+                if isinstance(mixture.components, tuple)
+                else entrywise(mixture.components, each)
+            )
+            return Mixture(entrywise(mixture.log_shares, each), components)
+        dtype = checks.float_dtype(part)
+        checks.require_in_range("parameters", part, dtype)
+        return jnp.broadcast_to(jnp.asarray(part, dtype), shape)
+
+    return jax.tree.map(one_each, unwrapped(parameters), is_leaf=_is_special)

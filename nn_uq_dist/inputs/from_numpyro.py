@@ -17,9 +17,14 @@ import numpyro.distributions as dist
 from jax import Array
 
 from nn_uq_dist.basics import checks
-from nn_uq_dist.inputs._family_moments import entrywise, has_quantiles_entrywise, unwrapped
 from nn_uq_dist.inputs._input import Input
-from nn_uq_dist.inputs._numpyro_families import accepted_families, of_registered_family
+from nn_uq_dist.inputs._numpyro_families import (
+    accepted_families,
+    entrywise,
+    has_quantiles_entrywise,
+    of_registered_family,
+    unwrapped,
+)
 from nn_uq_dist.inputs.input_map import LINEAR, FromNormalScores, InputMap, Known, Step
 
 type Shape = tuple[int, ...]

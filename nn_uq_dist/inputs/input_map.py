@@ -17,10 +17,10 @@ from jax import Array
 from numpyro.distributions import transforms
 
 from nn_uq_dist.basics.checks import is_concrete
+from nn_uq_dist.basics.family_moments import mean_and_standard_deviation
 from nn_uq_dist.basics.normal_scores import from_normal_score
 from nn_uq_dist.basics.pytree import register_frozen
 from nn_uq_dist.basics.row_algebra import namespace
-from nn_uq_dist.inputs._family_moments import mean_and_standard_deviation
 from nn_uq_dist.inputs.parameter_checks import warn_of_rounding
 
 type Step = Callable[[Array], Array]

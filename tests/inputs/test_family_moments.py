@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, special, stats
 
 import nn_uq_dist as nuq
-from nn_uq_dist.inputs._family_moments import mean_and_standard_deviation
+from nn_uq_dist.basics.family_moments import mean_and_standard_deviation
 
 EXP, SIGMOID = dist.transforms.ExpTransform(), dist.transforms.SigmoidTransform()
 CUBE, MIRROR = dist.transforms.PowerTransform(3.0), dist.transforms.AffineTransform(0.0, -1.0)

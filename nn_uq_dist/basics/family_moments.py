@@ -1,6 +1,5 @@
-"""Univariate distributions: their moments, in closed form or by quadrature, and their entries."""
+"""Mean and standard deviation of NumPyro's univariate families, by formula or by quadrature."""
 
-import math
 from typing import Any
 
 import jax
@@ -13,10 +12,8 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.normal_scores import (
     MIXTURES,
     TRUNCATED,
-    Beta,
     Mixture,
     from_normal_score,
-    missing_functions,
 )
 from nn_uq_dist.basics.normal_tails import log_normal_density
 from nn_uq_dist.basics.quadrature_nodes import gauss_legendre
@@ -30,8 +27,6 @@ _ROUNDS = 4
 # Largest share of the last eighth of a score in the variance: the tail beyond has about ten times
 # as much.
 _LAST_SHARE = 1e-7
-
-type Shape = tuple[int, ...]
 
 
 @jax.jit
@@ -110,11 +105,20 @@ def _by_quadrature(
     center = lax.stop_gradient(jnp.sum(shares * values, axis=0))
     shift = jnp.sum(shares * (values - center), axis=0)
     variance = jnp.sum(shares * (values - center - shift) ** 2, axis=0)
-    outermost = from_normal_score(family, ends[jnp.array([0, -1])]) - center - shift
-    last = (
-        jnp.max(outermost**2, axis=0) * math.exp(-(_FARTHEST**2) / 2) / math.sqrt(2 * math.pi) / 8
-    )
-    reaches = jnp.isfinite(variance) & (last <= _LAST_SHARE * variance)
+    at_ends = from_normal_score(family, ends)
+    outermost = at_ends[jnp.array([0, -1])]
+    # Quantiles whose probability rounds to one stop to rise: from there on nothing is counted.
+    density = jnp.exp(log_normal_density(ends))
+    density = jnp.max(jnp.where(at_ends == outermost[:, None], density, 0), axis=1)
+    eps, sd = float(jnp.finfo(variance.dtype).eps), jnp.sqrt(variance)
+    last = (outermost - center - shift) ** 2 * density / 8
+    stops = density > 2 * jnp.exp(log_normal_density(ends[jnp.array([0, -1])]))
+    is_small = last <= jnp.where(stops, max(_LAST_SHARE, eps**0.5), _LAST_SHARE) * variance
+    # Nothing is beyond an end of the support, nor below what underflows.
+    for name in ("lower_bound", "upper_bound"):
+        bound = getattr(family.support, name, 0.0)
+        is_small |= jnp.abs(outermost - bound) <= 8 * eps * (jnp.abs(bound) + sd)
+    reaches = jnp.isfinite(variance) & is_small.all(axis=0)
     mean = jnp.where(reaches, center + shift, own_mean)
     return mean, jnp.sqrt(jnp.where(reaches, variance, own_variance))
 
@@ -143,56 +147,3 @@ def _ends_of_panels(family: Any) -> Array:
 
     ends = lax.fori_loop(0, _ROUNDS, denser, start)
     return jnp.sort(jnp.concatenate([ends, jnp.zeros_like(ends[:1])]), axis=0)
-
-
-def unwrapped(f: Any) -> Any:
-    """Return a distribution without expansions and event axes around it."""
-    while isinstance(f, dist.Independent | dist.ExpandedDistribution):
-        f = f.base_dist
-    return f
-
-
-def has_quantiles_entrywise(family: Any) -> bool:
-    """Whether a family has quantiles, and arrays with an entry for each value alone."""
-    # A distribution that was rebuilt from its parameters may have lost its support.
-    support = family.support
-    if family.event_dim != 0 or (support is not None and support.is_discrete):
-        return False
-    missing = missing_functions(family)
-    if "icdf" in missing or "support" in missing:
-        return False
-    axes = len(family.batch_shape)
-    parts = jax.tree.leaves(family, is_leaf=_is_special)
-    return all(
-        all(map(has_quantiles_entrywise, map(unwrapped, Mixture.of(part).parts)))
-        if isinstance(part, MIXTURES)
-        else isinstance(part, dist.Beta) or jnp.ndim(part) <= axes
-        for part in parts
-    )
-
-
-def _is_special(part: Any) -> bool:
-    """Whether arrays of a distribution have axes of their own: shares, or shapes kept twice."""
-    return isinstance(part, dist.Beta | MIXTURES)
-
-
-def entrywise(parameters: Any, shape: Shape) -> Any:
-    """A pytree of parameters broadcast to one for each entry, as floats."""
-
-    def one_each(part: Any) -> Any:
-        if isinstance(part, dist.Beta):
-            return entrywise(Beta(part.concentration1, part.concentration0), shape)
-        if isinstance(part, MIXTURES):
-            mixture = Mixture.of(part)
-            each = (*shape, mixture.log_shares.shape[-1])
-            components = (
-                tuple(entrywise(component, shape) for component in mixture.components)
-                if isinstance(mixture.components, tuple)
-                else entrywise(mixture.components, each)
-            )
-            return Mixture(entrywise(mixture.log_shares, each), components)
-        dtype = checks.float_dtype(part)
-        checks.require_in_range("parameters", part, dtype)
-        return jnp.broadcast_to(jnp.asarray(part, dtype), shape)
-
-    return jax.tree.map(one_each, unwrapped(parameters), is_leaf=_is_special)
