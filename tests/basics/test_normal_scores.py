@@ -81,7 +81,6 @@ FAMILIES = {
     "gamma": (dist.Gamma, (2.0, 3.0), scipy.stats.gamma(2, scale=1 / 3)),
     "gamma, much at zero": (dist.Gamma, (0.25, 2.0), scipy.stats.gamma(0.25, scale=0.5)),
     "gamma, nearly normal": (dist.Gamma, (2000.0, 4.0), scipy.stats.gamma(2e3, scale=0.25)),
-    "chi2": (dist.Chi2, (3.0,), scipy.stats.chi2(3)),
     "beta": (dist.Beta, (2.0, 3.0), scipy.stats.beta(2, 3)),
     "beta, two ends": (dist.Beta, (0.5, 0.5), scipy.stats.beta(0.5, 0.5)),
     "beta, narrow": (dist.Beta, (40.0, 25.0), scipy.stats.beta(40, 25)),
@@ -189,16 +188,11 @@ def slopes_both_ways(make, parameters, z, x):
 
 
 # Others are short closed forms, or share the formulas of these.
-CURVED = [
-    name
-    for name in FAMILIES
-    if name.startswith(("normal", "laplace", "student", "gamma", "beta", "weibull", "half", "inv"))
-    or name in {"truncated", "truncated far out", "truncated on the left", "truncated student"}
-]
+CURVED = "normal", "laplace", "student", "gamma", "beta", "weibull", "half", "inv", "truncated"
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", CURVED)
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name.startswith(CURVED)])
 def test_slopes_are_ratios_of_densities(name):
     make, parameters, known = FAMILIES[name]
 
@@ -245,25 +239,17 @@ def test_derivatives_in_scale_and_location_beside_known_parameters():
     np.testing.assert_allclose(slopes(3.0, 0.5), [-value / 3, 1.0], rtol=1e-10)
 
 
-OTHERS = {
-    "gompertz": (dist.Gompertz(0.5, 2.0), scipy.stats.gompertz(0.5, scale=0.5)),
-    "levy": (dist.Levy(0.0, 1.0), scipy.stats.levy()),
-}
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_families_by_their_own_functions(name):
-    distribution, known = OTHERS[name]
+def test_another_family_by_its_own_functions():
+    distribution, known = dist.Gompertz(0.5, 2.0), scipy.stats.gompertz(0.5, scale=0.5)
     scores = np.linspace(-4, 4, 9)
     value = known.ppf(ndtr(scores))
     found, logs = normal_score_and_log_prob(distribution, value)
     np.testing.assert_allclose(found, scores, atol=1e-6)
     np.testing.assert_allclose(logs, known.logpdf(value), rtol=1e-5)
     np.testing.assert_allclose(from_normal_score(distribution, scores), value, rtol=1e-6)
-    far = from_normal_score(distribution, np.array([-30.0, 30.0]))
-    assert np.isfinite(far).all()
+    assert np.isfinite(from_normal_score(distribution, np.array([-30.0, 30.0]))).all()
 
 
 def mixture(share, *components, support=dist.constraints.real):
@@ -328,9 +314,8 @@ def test_quantiles_of_mixtures(name, precision):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", ["gamma", "two intervals"])
-def test_derivatives_of_scores_of_mixtures(name):
-    make, parts = MIXTURES[name]
+def test_derivatives_of_scores_of_mixtures():
+    make, parts = MIXTURES["gamma"]
     z, share = 1.5, 0.25
     value, slope = jax.value_and_grad(lambda z: from_normal_score(make(share), z))(z)
     density = share * parts[0].pdf(value) + (1 - share) * parts[1].pdf(value)
@@ -364,13 +349,6 @@ def test_subclasses_with_functions_of_their_own_are_not_in_the_table():
 
     assert from_normal_score(Shifted(0.0, 1.0), 0.0) == 1
     assert from_normal_score(type("Named", (dist.Normal,), {})(0.0, 1.0), 30.0) == 30
-
-
-def test_functions_that_are_missing():
-    assert missing_functions(dist.Gamma(1.0, 1.0)) == ()
-    angles = dist.VonMises(jnp.zeros(2), 1.0)
-    for distribution in (angles, mixture(0.5, angles), dist.FoldedDistribution(dist.Normal())):
-        assert missing_functions(distribution) == ("cdf", "icdf")
 
 
 def test_quantiles_of_families_with_a_distribution_function_alone():
