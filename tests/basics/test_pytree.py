@@ -11,16 +11,6 @@ import numpyro.distributions as dist
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics.pytree import in_order
-
-
-def test_nested_distributions_come_back_as_they_were():
-    base = dist.Normal(jnp.zeros(2), 1.0).to_event(1)
-    steps = [dist.transforms.AffineTransform(1.0, 2.0), dist.transforms.ExpTransform()]
-    distribution = dist.TransformedDistribution(base, steps)
-    again = jax.tree.map(lambda leaf: leaf, in_order(distribution))
-    value = jnp.array([0.5, 3.0])
-    np.testing.assert_array_equal(again.log_prob(value), distribution.log_prob(value))
 
 
 def test_vmap_over_a_result_that_holds_a_numpyro_distribution():

@@ -90,6 +90,7 @@ def test_gradients(name, x64):
     check_grads(jax.jit(value), arguments, order=1, modes=["rev"], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_coverage_intervals_without_a_tail_end_with_the_support(precision):
     steep = as_output_distribution(dist.Beta(jnp.asarray(2.0, precision), 0.2))
     low, high = np.float64(steep.coverage_interval(0.95))
@@ -107,6 +108,7 @@ def test_coverage_intervals_of_a_flat_density_have_equal_tails():
         np.testing.assert_allclose(flat.coverage_interval(probability), known, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_coverage_interval_of_a_narrow_peak():
     """Of the mixture the peak alone matters: of its share, so much is asked for."""
     means, scales = jnp.array([0.0, 10.0, 5.0]), jnp.array([1.0, 1e-3, 2.0])

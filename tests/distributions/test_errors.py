@@ -71,6 +71,7 @@ TYPES = [
 VALUES = [
     (LinearizedMarginal, (0.0, 1.0), r"weights must .* got \(\)"),
     (LinearizedMarginal, (np.zeros(3), np.ones((2, 4))), "must broadcast, got loc"),
+    (LinearizedMarginal, (np.nan, [1.0]), "loc must be finite, got nan"),
     (LinearizedMarginal, (0.0, [1.0, np.inf]), r"weights must be finite, got inf at index \(1,\)"),
     (LinearizedMarginal, (0.0, [1.0], -1.0), "normal_scale must not be negative, got -1.0"),
     (LinearizedMarginal, (0.0, np.zeros(3)), "weights .* got a point mass: .*noise_scale"),
@@ -186,6 +187,7 @@ def test_sites_that_are_not_reparametrized():
             handlers.seed(reparam, 0)()
 
 
+@pytest.mark.slow
 def test_values_that_jit_hides_give_nan():
     @jax.jit
     @jax.vmap

@@ -166,6 +166,7 @@ def test_other_marginals_by_the_copula_formula(name):
     np.testing.assert_allclose(second, known[1].logpdf(points[:, 1]), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_vmap_over_copulas_with_parts_of_parts():
     loc = jnp.arange(12.0).reshape(4, 3) / 5
     base, r = dist.Normal(loc, jnp.ones((4, 3))), equicorrelated(3, 0.5)

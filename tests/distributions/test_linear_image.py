@@ -158,6 +158,7 @@ def test_noise_that_is_none_is_refused():
             noisy.with_noise(*noise)
 
 
+@pytest.mark.slow
 def test_a_traced_covariance_that_is_none_gives_nan():
     model = Linearization(np.zeros(2), np.eye(2), Input.box(np.zeros(2), 1.0))
 

@@ -63,6 +63,7 @@ def test_gradients_of_draws_with_fewer_normal_variables_than_outputs(x64):
 
 
 # Noise relative to the standard deviation of an output.
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("noise", [1e-16, 1e-8, 1e-6])
 def test_as_many_inputs_as_outputs_with_noise_at_rounding_level(size, noise, precision):
@@ -110,6 +111,7 @@ def test_outputs_that_repeat_a_sum_of_two_inputs(noise, precision):
     np.testing.assert_allclose(joint.log_prob(values), logs, atol=0.11)
 
 
+@pytest.mark.slow
 @little_noise
 def test_outputs_that_repeat_normal_inputs(noise, precision):
     """Their sum has all that the inputs say, their difference the noise alone."""

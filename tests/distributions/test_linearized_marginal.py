@@ -69,11 +69,6 @@ def test_moments(name):
     np.testing.assert_allclose(d.excess_kurtosis, fourth / variance**2, rtol=1e-5)
 
 
-def test_entropy_of_a_triangle():
-    d = LinearizedMarginal(np.array([LOC, 0.0]), np.array([[0.3, -0.3], [1.0, 1.0]]))
-    np.testing.assert_allclose(d.entropy(), 0.5 + np.log([0.6, 2.0]), rtol=1e-5)
-
-
 def test_pathwise_gradients():
     weights, scale = np.array([0.7, -0.4], np.float32), 0.3
 
@@ -157,6 +152,7 @@ def test_log_interval_with_ends_far_out_or_missing(precision):
     assert np.isnan(d.log_interval(np.array(low), np.array(high))).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_gradient_of_log_interval():
     def value(loc, weight, scale, low, high):

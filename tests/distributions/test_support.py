@@ -29,6 +29,7 @@ def moved(base):
     return nuq.distributions.CorrectedMarginal(base, knots, 2 * knots + 1, [2.0, 2.0, 2.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_support_of_an_adapted_family(name):
     make, low, high = FAMILIES[name]
@@ -77,6 +78,7 @@ MOVING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MOVING)
 def test_bounds_of_a_latent_site_follow_other_sites(name):
     make = MOVING[name]
