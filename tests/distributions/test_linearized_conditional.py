@@ -83,6 +83,7 @@ def test_values_that_no_input_gives_are_nan():
     assert np.isnan(distribution.mean).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normal_weights", [None, 0.1 * np.eye(4)])
 def test_conditions_one_after_the_other_are_one_condition(normal_weights, x64):
     weights = np.random.default_rng(0).normal(size=(4, 6))
