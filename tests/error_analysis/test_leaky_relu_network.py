@@ -201,8 +201,6 @@ def with_residuals(x):
 # What makes a network that is no leaky-ReLU network.
 UNREADABLE = (
     lambda: mlp(jnp.tanh),
-    lambda: mlp(jax.nn.relu6),
-    lambda: mlp(jax.nn.elu),
     lambda: mlp(jnp.abs),
     lambda: mlp(lambda x: jax.nn.leaky_relu(x, 2.0)),
     lambda: mlp(lambda x: 2 * x),
@@ -215,7 +213,6 @@ UNREADABLE = (
     lambda: towers,
     lambda: lambda x: W.T @ jax.nn.relu(W @ x) + 2 * x,
     lambda: lambda x: jax.nn.relu(x) * x,
-    lambda: mlp(depth=1, scan=True),
     lambda: lambda x: jnp.ones((2, 4)) @ x,
 )
 
@@ -262,7 +259,6 @@ def test_traced_slope_outside_of_the_interval_gives_nan():
 
 WRONG = (
     (([], [], A), "hidden_weights and biases"),
-    (([W, np.eye(4)], [B], A), "hidden_weights and biases"),
     (([W, W], [B, B], A), r"hidden_weights\[1\]"),
     (([np.ones((4, 0))], [B], A), r"hidden_weights\[0\]"),
     (([W], [np.zeros(3)], A), r"biases\[0\]"),
@@ -270,7 +266,6 @@ WRONG = (
     (([W], [B], A.T), "output_matrix"),
     (([W], [B], A, 0.01, True), "N_x = 3 and N_y = 2"),
     (([W], [B], A, -0.1), "negative_slope"),
-    (([W], [B], A, float("nan")), "negative_slope"),
     (([W], [B], A, 0.01, False, np.zeros(3)), "output_bias"),
     ((W, [B], A), "hidden_weights must be a list or tuple"),
     ((["a"], [B], A), r"hidden_weights\[0\]"),
