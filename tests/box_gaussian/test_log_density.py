@@ -206,6 +206,7 @@ def test_the_second_order_takes_most_of_the_error_away(num_inputs, num_outputs, 
     assert abs(second.mean()) < 0.01
 
 
+@pytest.mark.slow
 def test_the_second_order_is_zero_where_the_density_is_exact_and_outside(x64):
     scale = jnp.diag(jnp.array([0.5, 2.0]))
     points = jnp.array([[0.1, 0.3], [0.4, -1.9]])

@@ -52,6 +52,7 @@ def far_points(num_inputs, num_outputs, noise, count=8, chosen=slice(None)):
     return points, weights, covariance, [estimate.value for estimate in exact]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_inputs", "num_outputs", "noise"),
     [(3, 3, 1e-4), (3, 2, 1e-4), (3, 2, 1e-2), (6, 6, 1e-3), (12, 31, 1e-4), (12, 31, 1e-2)],

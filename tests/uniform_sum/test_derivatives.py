@@ -202,6 +202,7 @@ def test_a_tiny_normal_part_has_right_slopes(count, precision):
             assert (np.abs(row - expected) <= bar * size + rounding).all(), s
 
 
+@pytest.mark.slow
 def test_far_out_in_the_normal_part(precision):
     # The uniforms leave the distance from their edge, and a factor ``1 / (2 w t)`` each.
     weights, scale = np.array([0.5, 0.3, 0.1], precision), 0.125

@@ -166,6 +166,7 @@ def test_gradients_against_those_of_the_references(x64):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_scale_distribution_batches_and_a_normal_alone(x64):
     weights = np.array([[0.9, -0.5, 0.3], [0.2, 0.0, 0.7]])
     scales = np.array([2.0**-20, 1.0, 3.0])
