@@ -111,18 +111,16 @@ def iterated_normal_integrals(x, half_widths, normal_scale):
     return LogValues(mp.log(density * scale), mp.log(survival * s * scale))
 
 
-def contour_integral(x, half_widths, normal_scale, digits=40, tilt=None):
+def contour_integral(x, half_widths, normal_scale, digits=40):
     """Both values for ``x >= 0`` by the trapezoidal rule along ``t + i a``.
 
     ``p(x) = exp(K(t) - t x) / pi * Int_0^inf Re exp(K(t + i a) - K(t) - i a x) da``, and the
     survival function has the further factor ``1 / (t + i a)``. The rule is applied with a step
     and with half of it; an ``ArithmeticError`` is raised unless the two agree.
-
-    `tilt` overrides ``t`` (any positive value gives the same integral).
     """
     groups = [(float(w), m) for w, m in Counter(half_widths).items()]
     rough = float(x), groups, float(normal_scale)
-    t = saddlepoint(*rough) if tilt is None else tilt
+    t = saddlepoint(*rough)
     length = _alias_free_length(*rough, t, digits)
     count = math.ceil(_reach(*rough[1:], t, digits) * length / (2 * math.pi)) + 1
     # coth(w t) sin(w a) comes from rotations of modulus one: small w t costs digits.

@@ -17,11 +17,9 @@ from tests.bank.reference import (
     iterated_normal_integrals,
     log_values,
     number_of_terms,
-    saddlepoint,
 )
 
 CASES = {case.name: case for case in (*float64_cases(), *float32_cases())}
-WITH_NORMAL_PART = [case for case in CASES.values() if "normal_part" in case.tags]
 by_derivatives = pytest.mark.parametrize("case", derivative_cases(), ids=str)
 
 
@@ -59,34 +57,7 @@ def test_data_is_what_the_generator_would_ask_for():
             np.testing.assert_allclose(stored, wanted, rtol=1e-14, err_msg=case.name)
 
 
-# --- values -------------------------------------------------------------------------------------
-
-
-def test_density_is_even_and_the_tails_add_to_one():
-    for case in CASES.values():
-        values = {x: rest for x, *rest in decimals(case)}
-        pairs = [x for x in values if x > 0 and -x in values]
-        assert len(pairs) >= 2
-        with mp.workdps(60):
-            for x in pairs:
-                (density, survival), (other, below) = values[x], values[-x]
-                assert_close((density, mp.expm1(below)), (other, -mp.exp(survival)), 38)
-                # The small number log(1 - tail) must be right itself, not only its exponential.
-                assert abs(below / mp.log1p(-mp.exp(survival)) - 1) < mp.mpf(10) ** -37
-
-
-def test_scale_distribution():
-    for case in float64_cases("scaled"):
-        name, factor = case.name.rsplit("_times_", 1)
-        base, c = CASES[name], float(factor)
-        # Only the rounding of the scaled weights and points separates the two.
-        density = case.log_density + math.log(c)
-        pairs = ((density, base.log_density), (case.log_survival, base.log_survival))
-        for values, exact in pairs:
-            np.testing.assert_allclose(values, exact, rtol=1e-11, atol=2e-9)
-
-
-@pytest.mark.parametrize("name", ["equal_4", "equal_8", "equal_31", "equal_31_float32"])
+@pytest.mark.parametrize("name", ["equal_8", "equal_31_float32"])
 def test_irwin_hall(name):
     """``sum_k (-1)^k C(n, k) (y - k)_+^m / m!`` on the sum of n uniforms on (0, 1)."""
     case = CASES[name]
@@ -101,53 +72,26 @@ def test_irwin_hall(name):
             assert_close(values, exact, 38)
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in WITH_NORMAL_PART if number_of_terms(half_widths(c)) < 100], ids=str
-)
-def test_normal_part_against_iterated_integrals_of_the_normal_distribution(case):
-    widths, scale = half_widths(case), Fraction(case.normal_scale)
+@pytest.mark.slow
+def test_normal_part_against_iterated_integrals_of_the_normal_distribution():
+    cases = [case for case in CASES.values() if "normal_part" in case.tags]
     with mp.workdps(120):
-        for x, *values in decimals(case):
-            assert_close(values, iterated_normal_integrals(x, widths, scale), 38)
+        for case in cases:
+            widths, scale = half_widths(case), Fraction(case.normal_scale)
+            for x, *values in decimals(case)[::4] if number_of_terms(widths) < 100 else ():
+                assert_close(values, iterated_normal_integrals(x, widths, scale), 38)
 
 
 @pytest.mark.parametrize(
     ("name", "digits"),
-    [
-        ("draws_12", 8), ("draws_12_float32", 6), ("draws_6_float32", 2), ("equal_8", 5),
-        ("equal_31", 30), ("geometric_10", 6), ("lognormal_12", 6), ("three_large_20_small", 5),
-    ],
-)  # fmt: skip
+    [("draws_12", 8), ("equal_31", 30), ("lognormal_12", 6), ("three_large_20_small", 5)],
+)
 def test_contour_integral_agrees_with_exact_sum(name, digits):
     case = CASES[name]
     with mp.workdps(50):
         for x, *expected in decimals(case)[3:10:3]:
             values = contour_integral(x, half_widths(case), Fraction(0), digits)
             assert_close(values, expected, digits)
-
-
-MANY = [CASES[name] for name in ("draws_31", "draws_120", "lognormal_31", "draws_120_float32")]
-MANY += [c for c in WITH_NORMAL_PART if number_of_terms(half_widths(c)) >= 100]
-
-
-@pytest.mark.parametrize("case", MANY, ids=str)
-def test_contour_integral_does_not_depend_on_the_contour(case):
-    widths, s = half_widths(case), Fraction(case.normal_scale or 0)
-    digits, factors = (9, (0.85,)) if s else (15, (0.5, 0.85, 1.1))
-    with mp.workdps(50):
-        points = [point for point in decimals(case) if point[0] > 0]
-        for factor, (x, *expected) in zip(factors, points[2::2], strict=False):
-            tilt = factor * saddlepoint(float(x), [(float(w), 1) for w in widths], float(s))
-            assert_close(contour_integral(x, widths, s, digits, tilt), expected, digits)
-
-
-def test_contour_integral_refuses_a_hopeless_contour():
-    case = CASES["draws_120"]
-    with pytest.raises(ArithmeticError, match="not converged at x = "):
-        contour_integral(fractions(case.x)[5], half_widths(case), Fraction(0), 15, tilt=0.9)
-
-
-# --- derivatives --------------------------------------------------------------------------------
 
 
 def derivatives(case):
@@ -184,43 +128,3 @@ def test_slope_of_the_survival_is_the_density(case):
     values = [log_values(Fraction(x), weights, s, 15) for x in case.x]
     exact = [float(mp.exp(v.log_density - v.log_survival)) for v in values]
     np.testing.assert_allclose(hazard, exact, rtol=1e-13)
-
-
-def by_square(gradient, hessian, k):
-    """Second derivatives of density or survival over the values, and the size of their parts."""
-    squares = gradient[:, k] ** 2
-    return hessian[:, k, k] + squares, np.abs(hessian[:, k, k]) + squares
-
-
-@by_derivatives
-def test_heat_equation(case):
-    """``d/ds = s d^2/dx^2``, and ``d^2/dw^2 = (1/3) d^2/dx^2`` at ``w = 0``."""
-    for gradient, hessian in derivatives(case):
-        curvature, size = by_square(gradient, hessian, 0)
-        if (s := case.normal_scale) is not None:
-            assert (np.abs(gradient[:, -1] - s * curvature) <= 1e-14 * s * size).all()
-        for k in np.flatnonzero(case.weights == 0) + 1:
-            assert (gradient[:, k] == 0).all()
-            error = np.abs(by_square(gradient, hessian, k)[0] - curvature / 3)
-            assert (error <= 1e-14 * size + 1e-30).all()
-
-
-def density_and_survival(x, weights, s):
-    if s == 0 and abs(x) >= sum(abs(w) for w in weights):
-        return np.array([0.0, float(x < 0)])
-    return np.array([float(mp.exp(v)) for v in log_values(x, weights, s, 16)])
-
-
-@by_derivatives
-def test_slopes_in_the_weights_follow_from_the_distribution_of_the_others(case):
-    """``d(w f)/dw = [f_R(x - w) + f_R(x + w)] / 2`` for density and survival function."""
-    s, weights = Fraction(case.normal_scale or 0.0), [Fraction(w) for w in case.weights]
-    slopes = np.stack([gradient for gradient, _ in derivatives(case)], axis=1)
-    for x, slope in zip(map(Fraction, case.x), slopes, strict=True):
-        value = density_and_survival(x, weights, s)
-        for k in np.flatnonzero(case.weights):
-            rest = weights[:k] + weights[k + 1 :]
-            ends = [density_and_survival(x + e * weights[k], rest, s) for e in (-1, 1)]
-            mean = (ends[0] + ends[1]) / 2 / value
-            error = np.abs(float(weights[k]) * slope[:, k + 1] + 1 - mean)
-            assert (error <= 1e-13 * (1 + mean)).all()

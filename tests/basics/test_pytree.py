@@ -11,25 +11,6 @@ import numpyro.distributions as dist
 import pytest
 
 import nn_uq_dist as nuq
-from nn_uq_dist.basics.pytree import in_order
-
-
-def test_leaves_of_a_numpyro_distribution_come_by_name():
-    distribution = dist.Gamma(jnp.array([2.0, 3.0]), jnp.array([5.0, 7.0]))
-    leaves, structure = jax.tree.flatten(in_order(distribution))
-    np.testing.assert_array_equal(leaves, [[2.0, 3.0], [5.0, 7.0]])  # concentration, rate
-    again = jax.tree.unflatten(structure, leaves)
-    assert type(again) is dist.Gamma
-    np.testing.assert_array_equal(again.mean, distribution.mean)
-
-
-def test_nested_distributions_come_back_as_they_were():
-    base = dist.Normal(jnp.zeros(2), 1.0).to_event(1)
-    steps = [dist.transforms.AffineTransform(1.0, 2.0), dist.transforms.ExpTransform()]
-    distribution = dist.TransformedDistribution(base, steps)
-    again = jax.tree.map(lambda leaf: leaf, in_order(distribution))
-    value = jnp.array([0.5, 3.0])
-    np.testing.assert_array_equal(again.log_prob(value), distribution.log_prob(value))
 
 
 def test_vmap_over_a_result_that_holds_a_numpyro_distribution():
@@ -50,15 +31,11 @@ f = {"r": dist.LogNormal(0.0, 0.1), "k": dist.Gamma(3.0, 2.0),
      "t": dist.TransformedDistribution(dist.Normal(0.0, 1.0), [
          dist.transforms.AffineTransform(1.0, 2.0), dist.transforms.ExpTransform()])}
 mapped = nuq.linearize(lambda d: jnp.stack([d["r"] * d["k"], d["t"] + d["r"]]), f)
-plain = nuq.Linearization([1.0, 2.0], [[1.0, 2.0], [0.5, 3.0]],
-                          nuq.Input.box([0.1, 0.2], 0.4) + nuq.Input.normal([0.0, 0.0], 0.3))
-joint = plain.joint(0.1)
 gammas = dist.Gamma(jnp.array([2.0, 3.0]), jnp.array([1.0, 2.0]))
 copula = nuq.GaussianCopulaJoint(gammas, jnp.array([[1.0, 0.3], [0.3, 1.0]]))
 truncated = dist.TruncatedNormal(jnp.array([1.0, 2.0]), 0.2, low=0.5)
-results = [mapped, mapped.marginals(), plain, plain.marginals(0.1), joint, joint.condition(0, 1.1),
-           copula, copula.condition(0, 1.5), nuq.distributions.as_output_distribution(truncated),
-           plain.input_posterior(jnp.array([1.2, 2.1]), 0.1)]
+results = [mapped, copula, copula.condition(0, 1.5),
+           nuq.distributions.as_output_distribution(truncated)]
 leaves = [np.asarray(leaf) for result in results for leaf in jax.tree.leaves(result)]
 if sys.argv[1] == "save":
     np.savez(sys.argv[2], *leaves)
@@ -73,7 +50,7 @@ else:
 
 @pytest.mark.slow
 def test_leaves_saved_in_one_process_are_those_of_another(tmp_path):
-    for seed in range(3):
+    for seed in range(2):
         environment = os.environ | {"PYTHONHASHSEED": str(seed)}
         job = "load" if seed else "save"
         command = [sys.executable, "-c", SCRIPT, job, str(tmp_path / "leaves.npz")]

@@ -1,24 +1,13 @@
-"""Inputs behind observed outputs: draws and moments against quadrature and closed forms.
-
-Normal variables against the closed form in 50 digits.
-"""
+"""Inputs behind observed outputs: draws and moments against quadrature and closed forms."""
 
 import jax
 import jax.numpy as jnp
-import mpmath
 import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
-from jax.scipy.special import ndtr
 
-from nn_uq_dist.box_gaussian import (
-    by_own_density,
-    conditional_moments,
-    input_draws,
-    normals_given_outputs,
-    posterior_moments,
-)
+from nn_uq_dist.box_gaussian import conditional_moments, input_draws, posterior_moments
 from tests.box_gaussian.references import problem, tensor_rule
 
 KEY = jax.random.key(3)
@@ -39,9 +28,7 @@ def moments_of(values, mass):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("num_inputs", "num_outputs", "noise"), [(3, 2, 0.1), (3, 3, 0.05), (2, 6, 0.3), (3, 7, 0.2)]
-)
+@pytest.mark.parametrize(("num_inputs", "num_outputs", "noise"), [(3, 2, 0.1), (3, 7, 0.2)])
 def test_moments_and_draws_against_quadrature(num_inputs, num_outputs, noise, x64):
     points, *rest = problem(np.random.default_rng(4), num_inputs, num_outputs, noise, 4)
     parts = [jnp.asarray(part) for part in (points, rest[0], np.linalg.cholesky(rest[1]))]
@@ -80,23 +67,21 @@ def test_conditional_moments_against_quadrature(x64):
 
 
 @pytest.mark.slow
-def test_uniforms_with_a_known_sum_are_uniform(precision):
-    weights = jnp.array([[1.0, 1.0]], precision)
-    draws = input_draws(KEY, jnp.array([1.5], precision), weights, None, 4000)
-    assert draws.dtype == precision
+def test_uniforms_with_a_known_sum_are_uniform():
+    draws = input_draws(KEY, jnp.array([1.5]), jnp.array([[1.0, 1.0]]), None, 4000)
     np.testing.assert_allclose(draws.sum(-1), 1.5, atol=1e-5)
     uniform = scipy.stats.uniform(0.5, 0.5)
     assert scipy.stats.kstest(np.asarray(draws[:, 0]), uniform.cdf).pvalue > LEAST_P_VALUE
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scores_beyond", [-3.0, 0.0, 8.0])
-@pytest.mark.parametrize("noise", [1e-2, 0.2])
+@pytest.mark.parametrize(("scores_beyond", "noise"), [(-3.0, 0.2), (0.0, 1e-2), (8.0, 1e-2)])
 def test_one_input_is_truncated_normal(scores_beyond, noise, precision):
     """Also where what is observed lies beyond the reach of the box."""
     seen = 1.0 + scores_beyond * noise
     parts = jnp.array([seen], precision), jnp.ones((1, 1), precision)
     draws = input_draws(KEY, *parts, jnp.full((1, 1), noise, precision), 4000)
+    assert draws.dtype == precision
     exact = scipy.stats.truncnorm((-1 - seen) / noise, (1 - seen) / noise, seen, noise)
     draws = np.asarray(draws[:, 0], float)
     assert (np.abs(draws) <= 1).all()
@@ -104,9 +89,9 @@ def test_one_input_is_truncated_normal(scores_beyond, noise, precision):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("num_inputs", "num_outputs", "noise"), [(12, 12, 0.1), (31, 12, 0.1)])
-def test_draws_of_many_inputs_are_ranked_like_the_truth(num_inputs, num_outputs, noise):
+def test_draws_of_many_inputs_are_ranked_like_the_truth():
     """Truth and draws are exchangeable if the draws have the posterior distribution."""
+    num_inputs, num_outputs, noise = 12, 12, 0.1
     generator = np.random.default_rng(5)
     weights = generator.normal(size=(num_outputs, num_inputs)).astype(np.float32)
     scale = noise * np.sqrt((weights**2).sum(1) / 3)
@@ -136,71 +121,3 @@ def test_derivatives_are_refused():
     ):
         with pytest.raises(NotImplementedError, match="use finite differences, or log_prob"):
             jax.grad(function)(jnp.zeros(2))
-
-
-def gain_and_covariance(columns, noise):
-    """Of normal variables, in 50 digits."""
-    with mpmath.workdps(50):
-        of_normals, of_noise = mpmath.matrix(columns), mpmath.matrix(noise)
-        total = of_normals * of_normals.T + of_noise * of_noise.T
-        gain = of_normals.T * total**-1
-        covariance = mpmath.eye(columns.shape[1]) - gain * of_normals
-        return np.array(gain.tolist(), float), np.array(covariance.tolist(), float)
-
-
-@pytest.mark.parametrize("count", [2, 3, 5])
-@pytest.mark.parametrize("noise", [1.0, 1e-6])
-def test_gain_and_covariance_of_normal_variables(count, noise, x64):
-    rng = np.random.default_rng(count)
-    columns = rng.normal(size=(3, count)) * np.array([[1.0], [1e6], [1e-6]])
-    root = noise * np.tril(rng.normal(size=(3, 3)) + 2 * np.eye(3)) * np.array([[1], [1e6], [1e-6]])
-    found = normals_given_outputs(jnp.asarray(columns), jnp.asarray(root), jnp.zeros((3, 0)))
-    gain, covariance = gain_and_covariance(columns, root)
-    scale = np.sqrt(np.diag(covariance))
-    largest = np.abs(gain).max(axis=0)
-    np.testing.assert_allclose(found.gain / largest, gain / largest, rtol=1e-6, atol=1e-9)
-    error = (found.root @ found.root.mT - covariance) / np.outer(scale, scale)
-    np.testing.assert_allclose(error, np.zeros_like(error), atol=1e-7)
-    rest = columns @ rng.normal(size=count)
-    units = np.array([1.0, 1e6, 1e-6])
-    scaled = np.hstack([columns, root]) / units[:, None]
-    if noise == 1.0:  # SciPy's factorization is that of the covariance
-        distribution = scipy.stats.multivariate_normal(np.zeros(3), scaled @ scaled.T)
-        want = distribution.logpdf(rest / units) - np.log(units).sum()
-        np.testing.assert_allclose(found.log_density(jnp.asarray(rest)), want, rtol=1e-9)
-
-
-def test_outputs_that_normals_do_not_reach(x64):
-    # The second output has uniforms alone, which say nothing about the normal variable.
-    found = normals_given_outputs(
-        jnp.array([[2.0], [0.0], [0.0]]), jnp.zeros((3, 0)), jnp.array([[0.0], [1.0], [1.0]])
-    )
-    np.testing.assert_allclose(found.gain, [[0.5, 0.0, 0.0]], atol=1e-6)
-    np.testing.assert_allclose(found.root @ found.root.mT, [[0.0]], atol=1e-9)
-
-
-def own_moments(log_density, mean, scale, ends=(-np.inf, np.inf)):
-    found = by_own_density(jnp.asarray(mean), jnp.asarray(scale), log_density, ends)
-    return mean + np.asarray(found.shift), scale * np.asarray(found.factor)
-
-
-@pytest.mark.parametrize("noise", [0.3, 0.03, 0.01])
-def test_moments_of_a_density_with_sharp_ends(noise, x64):
-    """A uniform on (-1, 1) plus noise, which has the variance 1/3 + noise^2."""
-
-    def log_density(x):
-        x = jnp.abs(x)
-        return jnp.log(ndtr((1 - x) / noise) - ndtr((-1 - x) / noise))
-
-    scale = np.sqrt(1 / 3 + noise**2)
-    found = own_moments(log_density, np.array([0.2]), np.array([0.8 * scale]))
-    np.testing.assert_allclose(found[0], [0.0], atol=0.005 * scale)
-    np.testing.assert_allclose(found[1], [scale], rtol=0.005)
-
-
-def test_the_support_is_kept_to_and_an_entry_without_a_density_is_left_as_it_is():
-    start = np.array([0.3]), np.array([0.4])
-    found = own_moments(jnp.zeros_like, *start, (-1.0, 1.0))
-    np.testing.assert_allclose(found, [[0.0], [3**-0.5]], rtol=1e-5, atol=1e-6)
-    found = own_moments(lambda x: jnp.full_like(x, -jnp.inf), *start)
-    np.testing.assert_array_equal(found, start)

@@ -30,9 +30,8 @@ def check(errors):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_inputs", "num_outputs", "noise"),
-    [(2, 6, 0.05), (2, 6, 0.3), (3, 2, 0.1), (3, 7, 0.1), (6, 6, 0.1), (9, 14, 0.2), (12, 12, 0.3),
-     (12, 31, 0.1)],
-)  # fmt: skip
+    [(2, 6, 0.05), (3, 2, 0.1), (6, 6, 0.1), (12, 31, 0.1)],
+)
 def test_against_quadrature_and_box_probabilities(num_inputs, num_outputs, noise, x64):
     arguments = problem(np.random.default_rng(1), num_inputs, num_outputs, noise, 30)
     check(evaluate(*arguments) - by_quadrature_or_separation(*arguments))
@@ -80,9 +79,7 @@ def test_nan_is_not_outside_and_its_gradient_is_nan():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("num_inputs", "num_outputs", "noise"), [(2, 6, 0.3), (12, 12, 0.1), (12, 3, 0.0)]
-)
+@pytest.mark.parametrize(("num_inputs", "num_outputs", "noise"), [(3, 7, 0.3), (12, 3, 0.0)])
 def test_gradients_against_finite_differences(num_inputs, num_outputs, noise, x64):
     generator = np.random.default_rng(8)
     arguments = list(map(jnp.asarray, problem(generator, num_inputs, num_outputs, noise or 0.1, 4)))
@@ -115,19 +112,9 @@ def test_gradients_against_finite_differences(num_inputs, num_outputs, noise, x6
     [
         np.array([[1e4, 1.0, 0.0], [0.0, 1.0, 1e-1]]),
         np.ones((2, 5)),
-        np.array([[1.0, 0.0, 0.5], [0.3, 0.0, 1.0]]),
-        np.array([[1.0, 0.0], [0.0, 0.0]]),
-        pytest.param(
-            np.array([[1.0, 1.0, 0.4, 0.4], [0.5, 0.5, 2.0, 2.0]]),
-            marks=pytest.mark.xfail(
-                strict=True,
-                raises=AssertionError,
-                reason="equal columns leave two inputs free, whose box has corners that a normal "
-                "distribution rounds: 0.046 on average, 0.16 at worst",
-            ),
-        ),
+        np.array([[1.0, 0.0, 0.5], [0.0, 0.0, 0.0]]),
     ],
-    ids=["span_1e4", "equal", "zero_column", "noise_alone", "duplicated"],
+    ids=["span_1e4", "equal", "zero_column_and_noise_alone"],
 )
 def test_unusual_weights(weights, x64):
     generator = np.random.default_rng(9)
@@ -140,9 +127,9 @@ def test_unusual_weights(weights, x64):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("num_inputs", "num_outputs"), [(3, 4), (5, 2)])
-def test_normal_inputs_beside_the_box(num_inputs, num_outputs, x64):
+def test_normal_inputs_beside_the_box(x64):
     """Columns of normal inputs are a normal part whose entries are correlated."""
+    num_inputs, num_outputs = 5, 2
     generator = np.random.default_rng(12)
     _, weights, small = problem(generator, num_inputs, num_outputs, 0.05, 1)
     normal = 0.3 * generator.normal(size=(num_outputs, 2))
@@ -151,13 +138,6 @@ def test_normal_inputs_beside_the_box(num_inputs, num_outputs, x64):
     draws = draws + generator.multivariate_normal(np.zeros(num_outputs), covariance, 20)
     exact = by_separations(draws, weights, covariance, 3e-3, 14)
     check(evaluate(draws, weights, covariance) - exact)
-
-
-@pytest.mark.slow
-def test_many_points_are_the_same_as_few(x64):
-    draws, *parts = problem(np.random.default_rng(11), 4, 3, 0.2, 700)
-    many, few = evaluate(draws, *parts)[300:310], evaluate(draws[300:310], *parts)
-    np.testing.assert_allclose(many, few, rtol=1e-7, atol=1e-7)
 
 
 # Many outputs of few inputs: what is shared gives the density and the gradients of each point.
@@ -174,7 +154,7 @@ def many_outputs(num_outputs=12, count=4, rank=4):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(("num_outputs", "rank"), [(12, 4), (12, 2), (3, 3)])
+@pytest.mark.parametrize(("num_outputs", "rank"), [(12, 2), (3, 3)])
 def test_values_and_gradients_are_those_of_each_point(num_outputs, rank):
     arguments = many_outputs(num_outputs, rank=rank)
 
@@ -216,12 +196,9 @@ def errors(arguments, exact):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("num_inputs", "num_outputs", "noise", "seed"),
-    [(3, 2, 0.1, 0), (3, 2, 0.1, 2), (6, 3, 0.1, 1), (6, 6, 0.1, 0), (12, 3, 0.1, 0)],
-)
-def test_the_second_order_takes_most_of_the_error_away(num_inputs, num_outputs, noise, seed, x64):
-    arguments = problem(np.random.default_rng(seed), num_inputs, num_outputs, noise, 30)
+@pytest.mark.parametrize(("num_inputs", "num_outputs", "seed"), [(3, 2, 0), (6, 6, 0), (12, 3, 0)])
+def test_the_second_order_takes_most_of_the_error_away(num_inputs, num_outputs, seed, x64):
+    arguments = problem(np.random.default_rng(seed), num_inputs, num_outputs, 0.1, 30)
     # References of twelve inputs have standard errors of up to .062.
     first, second = errors(arguments, by_quadrature_or_separation(*arguments, bar=0.1))
     assert np.sqrt(np.mean(second**2)) < 0.6 * np.sqrt(np.mean(first**2))
@@ -229,14 +206,12 @@ def test_the_second_order_takes_most_of_the_error_away(num_inputs, num_outputs, 
     assert abs(second.mean()) < 0.01
 
 
-def test_the_second_order_is_zero_where_the_density_is_exact(x64):
+@pytest.mark.slow
+def test_the_second_order_is_zero_where_the_density_is_exact_and_outside(x64):
     scale = jnp.diag(jnp.array([0.5, 2.0]))
     points = jnp.array([[0.1, 0.3], [0.4, -1.9]])
     np.testing.assert_allclose(second_order(points, scale, 0.1 * jnp.eye(2)), 0.0, atol=1e-12)
     np.testing.assert_array_equal(second_order(points, scale, None), 0.0)
-
-
-def test_outside_of_the_support_there_is_nothing_to_correct():
     weights = jnp.array([[1.0, 1.0, 0.5], [1.0, -1.0, 0.5]])
     assert float(second_order(jnp.array([2.4, 2.4]), weights, None)) == 0.0
 
@@ -256,8 +231,9 @@ def test_triangular_inputs_are_pairs_of_equal_columns(x64):
     assert np.abs(second).mean() < 0.4 * np.abs(first).mean()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("num_outputs", "num_inputs"), [(2, 3), (3, 4), (4, 9)])
+@pytest.mark.parametrize(
+    ("num_outputs", "num_inputs", "dtype"), [(2, 3, np.float64), (4, 9, np.float32)]
+)
 def test_impossible_points_with_a_normal_part_in_one_direction(num_outputs, num_inputs, dtype, x64):
     rng = np.random.default_rng(num_outputs)
     weights, root = rng.normal(size=(num_outputs, num_inputs)), rng.normal(size=(num_outputs, 1))

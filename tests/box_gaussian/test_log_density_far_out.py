@@ -31,8 +31,8 @@ def eight_deviations(generator, weights, covariance, count):
     return 8.0 * directions @ np.linalg.cholesky(weights @ weights.T / 3.0 + covariance).T
 
 
-@pytest.mark.parametrize("noise", [0.1, 1.0, 10.0])
-@pytest.mark.parametrize(("num_inputs", "num_outputs"), [(2, 2), (2, 6), (3, 7)])
+@pytest.mark.parametrize("noise", [0.1, 10.0])
+@pytest.mark.parametrize(("num_inputs", "num_outputs"), [(2, 2), (3, 7)])
 def test_eight_deviations_out(num_inputs, num_outputs, noise, precision):
     generator = np.random.default_rng(1)
     _, weights, covariance = problem(generator, num_inputs, num_outputs, noise, 1)
@@ -52,8 +52,11 @@ def far_points(num_inputs, num_outputs, noise, count=8, chosen=slice(None)):
     return points, weights, covariance, [estimate.value for estimate in exact]
 
 
-@pytest.mark.parametrize("noise", [1e-4, 1e-3, 1e-2])
-@pytest.mark.parametrize(("num_inputs", "num_outputs"), [(3, 3), (3, 2), (6, 6), (12, 31)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("num_inputs", "num_outputs", "noise"),
+    [(3, 3, 1e-4), (3, 2, 1e-4), (3, 2, 1e-2), (6, 6, 1e-3), (12, 31, 1e-4), (12, 31, 1e-2)],
+)
 def test_eight_deviations_out_with_little_noise(num_inputs, num_outputs, noise):
     *arguments, exact = far_points(num_inputs, num_outputs, noise)
     np.testing.assert_allclose(evaluate(*arguments, np.float32), exact, rtol=1e-2)
@@ -76,7 +79,7 @@ def test_an_input_that_outputs_determine_in_float32():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [1e-4, 1e-2, 0.3, 10.0])
+@pytest.mark.parametrize("noise", [1e-4, 0.3, 10.0])
 def test_from_the_center_to_beyond_the_edge(noise, x64):
     sizes = np.array([0.5, 2.0, 1.0])
     factors = np.array([0.0, 0.5, 0.9, 0.999, 1.0, 1.001, 1.05, 1.3, 2.0])
@@ -86,9 +89,9 @@ def test_from_the_center_to_beyond_the_edge(noise, x64):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [1e-3, 1e-4])
-def test_outputs_of_condition_300_have_densities_in_float32(noise):
+def test_outputs_of_condition_300_have_densities_in_float32():
     """As many outputs as inputs, which determine all inputs, some of them far better."""
+    noise = 1e-4
     generator = np.random.default_rng(3)
     left, _, right = np.linalg.svd(generator.normal(size=(4, 4)))
     weights = (left * np.geomspace(1.0, 1.0 / 300.0, 4)) @ right
@@ -102,7 +105,7 @@ def test_outputs_of_condition_300_have_densities_in_float32(noise):
 
 
 # Outputs, inputs, and the bar of the mean over Jacobians.
-CASES = [(2, 6, 0.02), (2, 12, 0.005), (2, 31, 0.001), (3, 12, 0.02)]
+CASES = [(2, 6, 0.02), (2, 31, 0.001), (3, 12, 0.02)]
 JACOBIANS, POINTS, GRID = 5, 400, 128
 
 
@@ -144,7 +147,7 @@ def test_the_support_is_the_image_of_the_box(precision):
     generator = np.random.default_rng(2)
     weights = generator.normal(size=(4, 6))
     root = np.linalg.cholesky(weights @ weights.T / 3)
-    points = 1.3 * generator.normal(size=(400, 4)) @ root.T
+    points = 1.3 * generator.normal(size=(300, 4)) @ root.T
     cost, within = np.r_[np.zeros(6), 1.0], np.r_[np.eye(6), -np.eye(6)]
     limits, outputs = (np.c_[within, -np.ones(12)], np.zeros(12)), np.c_[weights, np.zeros(4)]
     solutions = [linprog(cost, *limits, outputs, point, (None, None)) for point in points]

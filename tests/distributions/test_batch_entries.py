@@ -16,7 +16,6 @@ KNOTS = jnp.array([-1.0, 0.0, 1.0])
 # Of batch shape (2, 3).
 LAWS = {
     "linearized": lambda: nuq.LinearizedMarginal(LOC, WEIGHTS),
-    "shared weights": lambda: nuq.LinearizedMarginal(LOC, jnp.array([1.0, 0.5]), 0.1),
     "known numbers": lambda: nuq.LinearizedMarginal(
         np.asarray(LOC), np.asarray(WEIGHTS), np.array([[0.1], [0.2]])
     ),
@@ -31,8 +30,6 @@ LAWS = {
         jnp.array([[1.0, 0.5], [0.5, 1.0]]),
     ),
     "normal": lambda: dist.Normal(LOC, jnp.array([[1.0], [2.0]])),
-    "uniform": lambda: dist.Uniform(-1.0, LOC + 1),
-    "expanded": lambda: dist.Normal(0.5, 2.0).expand((2, 3)),
     "expanded twice": lambda: dist.Normal(jnp.arange(3.0), 1.0).expand((2, 3)),
     "truncated": lambda: dist.TruncatedNormal(
         jnp.arange(3.0), jnp.ones((2, 1)), low=-1.0, high=4.0
@@ -40,15 +37,8 @@ LAWS = {
 }
 # Of NumPyro, without the arguments of their constructor or without moments.
 WRAPPED = {
-    "transformed": lambda: dist.TransformedDistribution(
-        dist.Normal(LOC, 1.0), dist.transforms.AffineTransform(1.0, LOC + 1)
-    ),
     "transformed, shared base": lambda: dist.TransformedDistribution(
         dist.Normal(0.0, 1.0), dist.transforms.AffineTransform(LOC, 1.0)
-    ),
-    "mixture of one family": lambda: dist.MixtureSameFamily(
-        dist.Categorical(jnp.array([[0.2, 0.8], [0.5, 0.5], [0.1, 0.9]])),
-        dist.Normal(jnp.stack([LOC, -LOC], -1), 1.0),
     ),
     "mixture, shared components": lambda: dist.MixtureSameFamily(
         dist.Categorical(jnp.stack([LOC + 1, 9 - LOC], -1) / 10),
@@ -63,35 +53,26 @@ WRAPPED = {
 INDICES = {
     "entry": (1, 2),
     "row": 1,
-    "negative": (-1, -3),
     "slice": (slice(None), slice(1, 3)),
-    "list": (..., [2, 0]),
-    "steps": slice(None, None, -1),
+    "list": (..., [2, -3]),
     "mask": np.array([[True, False, True], [False, False, True]]),
     "two lists": ([0, 1, 1], [2, 2, 0]),
-    "twice the same": ([0, 0], [1, 1]),
 }
 
 
 PLACES = np.arange(6).reshape(2, 3)
-# All kinds of indices for a distribution, a distribution of NumPyro, and arrays that are NumPy's.
-EVERY = {"linearized", "normal", "known numbers"}
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", ["linearized", "known numbers", "normal", "expanded twice"])
 def test_entries_have_their_moments(name):
     distribution = LAWS[name]()
     mean, variance = distribution.mean, distribution.variance
-    for index in INDICES.values() if name in EVERY else (INDICES["row"], INDICES["two lists"]):
+    for index in INDICES.values():
         part = batch_entries(distribution, index)
         assert part.batch_shape == PLACES[index].shape
         for found, values in ((part.mean, mean), (part.variance, variance)):
             expected = np.broadcast_to(values, distribution.shape())[index]
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-        if isinstance(
-            distribution, nuq.distributions.OutputDistribution | nuq.distributions.JointDistribution
-        ):
-            assert type(distribution[index]) is type(distribution)
         if name == "normal":  # with a cdf, which an expanded one lacks
             assert type(part) is dist.Normal
 
@@ -101,15 +82,15 @@ def test_entries_have_their_moments(name):
 def test_entries_have_their_densities(name):
     distribution = (LAWS | WRAPPED)[name]()
     expected = evaluate(distribution, "log_prob", jnp.full(distribution.shape(), 0.3))
-    for index in (INDICES["two lists"], 1):
-        part = batch_entries(distribution, index)
-        found = evaluate(part, "log_prob", jnp.full(part.shape(), 0.3))
-        np.testing.assert_allclose(found, expected[index], rtol=2e-5)
-        assert part.sample(jax.random.key(0)).shape == part.shape()
+    index = INDICES["two lists"]
+    part = batch_entries(distribution, index)
+    found = evaluate(part, "log_prob", jnp.full(part.shape(), 0.3))
+    np.testing.assert_allclose(found, expected[index], rtol=2e-5)
+    assert batch_entries(distribution, 1).sample(jax.random.key(0)).shape[:1] == (3,)
 
 
 def test_shared_parameters_stay_shared_and_known_numbers_known():
-    distribution = LAWS["shared weights"]()
+    distribution = nuq.LinearizedMarginal(LOC, jnp.array([1.0, 0.5]), 0.1)
     assert distribution[:, 1:].weights.size == 2
     assert distribution[1, 2].weights.shape == (2,)
     assert isinstance(LAWS["known numbers"]()[1].weights, np.ndarray)

@@ -20,13 +20,24 @@ OUTPUTS = {
     "corrected": corrected,
     "linearized": lambda: LinearizedMarginal(LOC, WEIGHTS),
     "linearized with noise": lambda: LinearizedMarginal(LOC, WEIGHTS, 0.3),
-    "noisy": lambda: NoisyMarginal(corrected(), 0.5),
     "adapted": lambda: as_output_distribution(dist.Gamma(jnp.array([0.7, 2.0, 9.0]), 2.0)),
 }
 
 
+# Both types of the sums alone: `tests/uniform_sum`; noisy ones: `test_noisy_marginal.py`.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("corrected with noise", "float32"),
+        ("corrected", "float64"),
+        ("linearized", "float64"),
+        ("linearized with noise", "float32"),
+        ("adapted", "float32"),
+        ("adapted", "float64"),
+    ],
+    indirect=["precision"],
+)
 def test_functions_fit_together(name, precision):
     distribution, wide = OUTPUTS[name](), precision == "float64"
     near = {"rtol": 1e-6, "atol": 1e-6} if wide else {"rtol": 5e-3, "atol": 5e-3}
@@ -50,9 +61,9 @@ def test_functions_fit_together(name, precision):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("name", ["corrected", "linearized with noise", "adapted"])
 def test_draws_have_the_distribution_and_its_moments(name):
-    distribution, count = OUTPUTS[name](), 20_000
+    distribution, count = OUTPUTS[name](), 5_000
     draws = np.asarray(distribution.sample(KEY, (count,)), np.float64)
     # Each of these fails for less than one key in a thousand.
     for column in np.asarray(distribution.cdf(draws)).T:
@@ -79,6 +90,7 @@ def test_gradients(name, x64):
     check_grads(jax.jit(value), arguments, order=1, modes=["rev"], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_coverage_intervals_without_a_tail_end_with_the_support(precision):
     steep = as_output_distribution(dist.Beta(jnp.asarray(2.0, precision), 0.2))
     low, high = np.float64(steep.coverage_interval(0.95))
@@ -88,19 +100,18 @@ def test_coverage_intervals_without_a_tail_end_with_the_support(precision):
     assert low < high == 1
 
 
-@pytest.mark.parametrize("probability", [0.05, 0.5, 0.95])
-def test_coverage_intervals_of_a_flat_density_have_equal_tails(probability, precision):
-    flat = as_output_distribution(
-        dist.Uniform(jnp.asarray([4.0, -1.0], precision), jnp.array([6.0, 2.0]))
-    )
-    tails = np.array([[1 - probability], [1 + probability]]) / 2
-    known = np.array([4, -1]) + np.array([2, 3]) * tails
-    np.testing.assert_allclose(flat.coverage_interval(probability), known, rtol=1e-6)
+def test_coverage_intervals_of_a_flat_density_have_equal_tails():
+    flat = as_output_distribution(dist.Uniform(jnp.array([4.0, -1.0]), jnp.array([6.0, 2.0])))
+    for probability in (0.05, 0.95):
+        tails = np.array([[1 - probability], [1 + probability]]) / 2
+        known = np.array([4, -1]) + np.array([2, 3]) * tails
+        np.testing.assert_allclose(flat.coverage_interval(probability), known, rtol=1e-6)
 
 
-def test_coverage_interval_of_a_narrow_peak(precision):
+@pytest.mark.slow
+def test_coverage_interval_of_a_narrow_peak():
     """Of the mixture the peak alone matters: of its share, so much is asked for."""
-    means, scales = jnp.asarray([0.0, 10.0, 5.0], precision), jnp.array([1.0, 1e-3, 2.0])
+    means, scales = jnp.array([0.0, 10.0, 5.0]), jnp.array([1.0, 1e-3, 2.0])
     shares = dist.Categorical(probs=jnp.array([0.4, 0.06, 0.54]))
     peaked = as_output_distribution(dist.MixtureSameFamily(shares, dist.Normal(means, scales)))
     low, high = np.float64(peaked.coverage_interval(0.05))
@@ -109,7 +120,9 @@ def test_coverage_interval_of_a_narrow_peak(precision):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("probability", [0.5, 0.95])
+@pytest.mark.parametrize(
+    ("probability", "precision"), [(0.5, "float32"), (0.95, "float64")], indirect=["precision"]
+)
 def test_shortest_coverage_intervals(probability, precision):
     """Ends have the same density, or one of them is an end of the support."""
     shapes = np.array([1.0, 2.0, 9.0])
@@ -120,23 +133,10 @@ def test_shortest_coverage_intervals(probability, precision):
     assert low[0] == pytest.approx(0, abs=1e-6)
     density = scipy.stats.gamma(shapes[1:]).pdf
     np.testing.assert_allclose(density(low[1:]), density(high[1:]), rtol=2e-2)
-    box = LinearizedMarginal(jnp.zeros(()), jnp.ones((2,)))
-    ends = box.coverage_interval(probability)
-    np.testing.assert_allclose(
-        ends, box.icdf(np.array([1 - probability, 1 + probability]) / 2), atol=2e-3
-    )
-    traced = jax.jit(box.coverage_interval)(probability)
-    np.testing.assert_allclose(traced, ends, rtol=1e-5)
-    with pytest.raises(ValueError, match="probability must be between 0 and 1, got 95; pass a"):
-        box.coverage_interval(95)
 
 
 INTERVALS = {
     "exponential": (lambda: dist.Exponential(1.0), lambda x: mpmath.exp(-mpmath.mpf(x))),
-    "laplace": (
-        lambda: dist.Laplace(0.0, 1.0),
-        lambda x: mpmath.exp(-mpmath.mpf(x)) / 2 if x > 0 else 1 - mpmath.exp(mpmath.mpf(x)) / 2,
-    ),
     "normal": (lambda: dist.Normal(0.0, 1.0), lambda x: mpmath.ncdf(-mpmath.mpf(x))),
 }
 
@@ -146,7 +146,7 @@ def test_intervals_of_other_families(name, precision):
     make, tail = INTERVALS[name]
     own = as_output_distribution(make())
     middles = [0.7, 9.0, 20.0] if name == "exponential" else [-20.0, -4.0, 0.7, 20.0]
-    for width in (1e-6, 1e-3, 0.1, 1.0):
+    for width in (1e-6, 0.1):
         low, high = (np.asarray(np.array(middles) + s * width, precision) for s in (-0.5, 0.5))
         is_some = high > low  # in single precision some are one number
         with mpmath.workdps(400):

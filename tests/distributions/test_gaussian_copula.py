@@ -11,7 +11,6 @@ from jax.test_util import check_grads
 from numpyro.distributions.transforms import ExpTransform
 
 from nn_uq_dist import GaussianCopulaJoint, LinearizedMarginal
-from nn_uq_dist.distributions import clipped_correlation
 from tests.compiling import evaluate
 
 KEY = jax.random.key(5)
@@ -24,19 +23,12 @@ def equicorrelated(size, rho):
     return np.full((size, size), rho) + (1 - rho) * np.eye(size)
 
 
-def box(dtype=float):
-    return GaussianCopulaJoint(LinearizedMarginal(LOC.astype(dtype), WEIGHTS.astype(dtype)), R3)
-
-
 def normal(size=3):
     """Normal marginals: the joint is a multivariate normal, which has closed forms."""
     loc, scale = np.linspace(-1, 2, size), np.linspace(0.5, 2, size)
     matrix = R3[:size, :size]
     joint = GaussianCopulaJoint(dist.Normal(jnp.array(loc), jnp.array(scale)), matrix)
     return joint, loc, matrix * np.outer(scale, scale)
-
-
-# --- tails against the closed form of two weights -----------------------------------------------
 
 
 def corner(deviation, weights):
@@ -47,9 +39,8 @@ def corner(deviation, weights):
     return np.float64(np.sign(deviation)) * score, np.log(gap / (4 * product))
 
 
-@pytest.mark.parametrize("shift", [0.0, 1.0])
-def test_tails_against_exact_scores(shift, precision):
-    loc = shift * np.array([0.25, -1.0, 0.625], precision)
+def test_tails_against_exact_scores(precision):
+    loc = np.array([0.25, -1.0, 0.625], precision)
     weights = np.array([[1.0, 0.75], [0.5, -0.5], [0.625, 0.5]], precision)
     scores = np.array([[6, 6, 6], [8, 8, -8], [-8, 5, 3], [6, -6, 2]], precision)
     if precision == "float32":  # which resolves no score of 8 at the edge of two weights
@@ -67,17 +58,6 @@ def test_tails_against_exact_scores(shift, precision):
     expected = np.stack([separate + normal.logpdf(z) for normal in normals], axis=-1)
     tolerance = {"float32": 1e-4, "float64": 1e-9}[precision]
     np.testing.assert_allclose(found, expected, rtol=tolerance)
-
-
-def test_at_and_beyond_the_edge(precision):
-    # Sums of powers of two: the edges are exact.
-    distribution = LinearizedMarginal(np.zeros(3, precision), np.array([[1.0, 0.5]] * 3, precision))
-    values = np.array([[2.0, 0, 0], [0, -1.5, 0], [0, 0, np.nan], [np.inf, 0, 0]], precision)
-    actual = GaussianCopulaJoint(distribution, R3, validate_args=False).log_prob(values)
-    np.testing.assert_array_equal(actual, [-np.inf, -np.inf, np.nan, -np.inf])
-
-
-# --- normal marginals: everything in closed form -----------------------------------------------
 
 
 @pytest.mark.slow
@@ -113,10 +93,9 @@ def gaussian_conditional(mean, covariance, observed, values):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("observed", [[1], [2, 0]])
-def test_normal_conditional_is_the_textbook_formula(observed):
+def test_normal_conditional_is_the_textbook_formula():
     joint, mean, covariance = normal()
-    values = np.array([0.4, 9.0])[: len(observed)]
+    observed, values = [2, 0], np.array([0.4, 9.0])
     given_these = joint.condition(observed, values)
     mean, covariance = gaussian_conditional(mean, covariance, observed, values)
     np.testing.assert_allclose(given_these.mean, mean, rtol=1e-10)
@@ -133,32 +112,21 @@ def test_normal_conditional_is_the_textbook_formula(observed):
     np.testing.assert_allclose(quantiles, scipy.stats.norm(mean, sd).ppf([[0.01], [0.8]]))
 
 
-# --- other marginals ---------------------------------------------------------------------------
-
 FAMILIES = {
     "gamma": (
         lambda: dist.Gamma(jnp.array([0.7, 4.0]), 2.0),
         [scipy.stats.gamma(a, scale=0.5) for a in (0.7, 4.0)],
     ),
-    "Student-t": (
-        lambda: dist.StudentT(4.0, jnp.array([0.0, 1.0]), 2.0),
-        [scipy.stats.t(4.0, m, 2.0) for m in (0, 1)],
-    ),
-    "expanded": (lambda: dist.Gumbel(1.0, 2.0).expand((2,)), [scipy.stats.gumbel_r(1.0, 2.0)] * 2),
     "truncated": (
         lambda: dist.TruncatedNormal(jnp.zeros(2), jnp.array([1.0, 2.0]), low=-1.0, high=2.0),
         [scipy.stats.truncnorm(-1, 2), scipy.stats.truncnorm(-0.5, 1, scale=2)],
     ),
-    # NumPyro has no moments of these, and does not keep the arguments of the first.
+    # NumPyro has no moments of this, and does not keep its arguments.
     "transformed": (
         lambda: dist.TransformedDistribution(
             dist.Normal(jnp.array([0.1, 0.5]), jnp.array([0.6, 0.4])), ExpTransform()
         ),
         [scipy.stats.lognorm(s, scale=np.exp(m)) for m, s in ((0.1, 0.6), (0.5, 0.4))],
-    ),
-    "truncated logistic": (
-        lambda: dist.TruncatedDistribution(dist.Logistic(0.0, jnp.array([1.0, 2.0])), low=0.0),
-        [scipy.stats.halflogistic(scale=s) for s in (1, 2)],
     ),
 }
 R2 = equicorrelated(2, -0.6)
@@ -166,8 +134,9 @@ R2 = equicorrelated(2, -0.6)
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(("make", "known"), FAMILIES.values(), ids=FAMILIES)
-def test_other_marginals_by_the_copula_formula(make, known):
+@pytest.mark.parametrize("name", FAMILIES)
+def test_other_marginals_by_the_copula_formula(name):
+    make, known = FAMILIES[name]
     joint = GaussianCopulaJoint(make(), R2)
     below = np.array([[0.5, 0.5], [0.01, 0.3], [0.97, 0.9], [0.2, 1e-6]])
     points = np.stack([part.ppf(p) for part, p in zip(known, below.T, strict=True)], -1)
@@ -181,11 +150,14 @@ def test_other_marginals_by_the_copula_formula(make, known):
         "mean": [part.mean() for part in known],
         "variance": [part.var() for part in known],
     }
-    for name, value in expected.items():
-        arguments = (points,) if name == "log_prob" else ()
-        np.testing.assert_allclose(evaluate(joint, name, *arguments), value, rtol=1e-8)
+    for method, value in expected.items():
+        arguments = (points,) if method == "log_prob" else ()
+        np.testing.assert_allclose(evaluate(joint, method, *arguments), value, rtol=1e-8)
     covariance = np.asarray(evaluate(joint, "covariance_matrix"))
     np.testing.assert_allclose(np.diag(covariance), expected["variance"], rtol=1e-8)
+    if name == "transformed":  # log-normal
+        between = np.prod(expected["mean"]) * np.expm1(-0.6 * 0.6 * 0.4)
+        np.testing.assert_allclose(covariance[0, 1], between, rtol=1e-8)
     # Given the first output, the score of the second is N(rho z, 1 - rho^2).
     conditional = scipy.stats.norm(-0.6 * scores[0, 0], 0.8).cdf(scores[:, 1:])
     found = evaluate(rest, "marginal_cdf", points[:, 1:])
@@ -194,6 +166,7 @@ def test_other_marginals_by_the_copula_formula(make, known):
     np.testing.assert_allclose(second, known[1].logpdf(points[:, 1]), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_vmap_over_copulas_with_parts_of_parts():
     loc = jnp.arange(12.0).reshape(4, 3) / 5
     base, r = dist.Normal(loc, jnp.ones((4, 3))), equicorrelated(3, 0.5)
@@ -205,8 +178,6 @@ def test_vmap_over_copulas_with_parts_of_parts():
         points = jnp.exp(loc)
         found = jax.vmap(lambda one, x: one.log_prob(x))(joint, points)
         np.testing.assert_allclose(found, joint.log_prob(points), rtol=1e-5)
-        keys = jax.random.split(jax.random.key(0), 4)
-        assert jax.vmap(lambda one, key: one.sample(key))(joint, keys).shape == (4, 3)
 
 
 @pytest.mark.slow
@@ -233,37 +204,15 @@ def test_marginals_that_are_mixtures():
     np.testing.assert_allclose(rest.log_prob(x[0, 1:]), conditional, rtol=1e-9)
     alone = joint.marginalize([1])
     np.testing.assert_allclose(alone.log_prob(x[:, 1:]), np.log(density[:, 1]), rtol=1e-9)
-    wide = GaussianCopulaJoint(marginals.expand((3, 2)), R2)[1]
-    np.testing.assert_allclose(wide.log_prob(x), expected, rtol=1e-9)
     draws = np.asarray(joint.sample(KEY, (2000,)))[:, 0]
     below = scipy.stats.norm.cdf(draws[:, None] - loc[0]) @ shares
     assert scipy.stats.kstest(below, "uniform").pvalue > 1e-3
 
 
-# --- distributions of linearized outputs -------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("x64")
-def test_conditioning_in_steps_and_in_any_order():
-    joint = GaussianCopulaJoint(
-        dist.Normal(jnp.arange(4.0), 1.0 + jnp.arange(4.0)), equicorrelated(4, 0.4)
-    )
-    at_once = joint.condition((3, 1), (5.0, 0.2))
-    for other in (
-        joint.condition((1, 3), (0.2, 5.0)),
-        joint.condition((-1, -3), (5.0, 0.2)),
-        joint.condition(3, 5.0).condition(1, 0.2),
-        joint.condition(1, 0.2).condition(2, 5.0),  # output 3 is now the last of three
-    ):
-        np.testing.assert_allclose(other.score_loc, at_once.score_loc, atol=1e-12)
-        np.testing.assert_allclose(other.score_tril, at_once.score_tril, atol=1e-12)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_conditional_moments_against_quadrature():
-    joint, value = box(), 1.6
+    joint, value = GaussianCopulaJoint(LinearizedMarginal(LOC, WEIGHTS), R3), 1.6
     score = float(joint.marginals.normal_score(jnp.array([0.0, 0.0, value]))[2])
     given_this = joint.condition(2, value)
     nodes, rule = np.polynomial.legendre.leggauss(2000)
@@ -278,9 +227,6 @@ def test_conditional_moments_against_quadrature():
     # Gauss's rule is off by about 1e-6 at the kinks of the density.
     np.testing.assert_allclose(given_this.mean, mean, atol=1e-5)
     np.testing.assert_allclose(given_this.variance, variance, atol=1e-5)
-
-
-# --- derivatives -------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -298,19 +244,6 @@ def test_gradient_of_the_density():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-def test_pathwise_gradient_of_draws():
-    @jax.jit
-    def mean_square(loc, weights, rho):
-        matrix = jnp.asarray(R3) * rho + (1 - rho) * jnp.eye(3)
-        draws = GaussianCopulaJoint(LinearizedMarginal(loc, weights), matrix).sample(KEY, (50,))
-        return jnp.mean(jnp.prod(draws, axis=-1))
-
-    parameters = jnp.array(LOC), jnp.array(WEIGHTS), jnp.array(0.8)
-    check_grads(mean_square, parameters, order=1, modes=["rev"], rtol=1e-6, eps=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("x64")
 def test_gradient_of_conditional_moments_in_the_known_value():
     @jax.jit
     def summaries(value):
@@ -318,9 +251,6 @@ def test_gradient_of_conditional_moments_in_the_known_value():
         return distribution.entropy(), distribution.mean, distribution.covariance_matrix
 
     check_grads(summaries, (jnp.array(0.7),), order=1, modes=["rev"], rtol=1e-6, eps=1e-5)
-
-
-# --- ill-conditioned ---------------------------------------------------------------------------
 
 
 def with_smallest_eigenvalue(size, smallest):
@@ -350,29 +280,8 @@ def test_smallest_eigenvalue_of_1e_4_in_single_precision():
     np.testing.assert_allclose(np.sqrt(given_this.variance) / sd, 1, atol=2e-2)
 
 
-@pytest.mark.parametrize(
-    "matrix", [np.ones((3, 3)), equicorrelated(3, -0.9), [[1, 1, 0], [1, 1, 0], [0, 0, 1]]]
-)
-def test_repaired_matrices_give_a_distribution(matrix):
-    with pytest.raises(ValueError, match=r"positive definite, got smallest.*clipped_correlation"):
-        GaussianCopulaJoint(dist.Normal(jnp.zeros(3), 1.0), matrix, validate_args=True)
-    joint = GaussianCopulaJoint(box("float32").marginals, clipped_correlation(matrix))
-    draws = joint.sample(KEY, (10,))
-    assert np.isfinite(draws).all()
-    assert np.isfinite(joint.log_prob(draws)).all()
-    assert np.isfinite(joint.covariance_matrix).all()
-
-
-@pytest.mark.usefixtures("x64")
-def test_log_normal_covariance_has_a_closed_form():
-    joint = GaussianCopulaJoint(dist.LogNormal(jnp.array([0.1, 0.5]), 0.6), R2)
-    mean = np.exp(np.array([0.1, 0.5]) + 0.18)
-    expected = np.outer(mean, mean) * np.expm1(0.36 * R2)
-    np.testing.assert_allclose(evaluate(joint, "covariance_matrix"), expected, rtol=1e-8)
-
-
 @pytest.mark.slow
-def test_entropy_of_a_folded_distribution_in_single_precision(precision):
+def test_entropy_of_a_folded_distribution_in_single_precision():
     # NumPyro's quantile of a half-normal is infinite for the largest probability below one.
     joint = GaussianCopulaJoint(dist.HalfNormal(jnp.full(2, 1.5)), R2)
     distribution = scipy.stats.halfnorm(scale=1.5)

@@ -1,15 +1,13 @@
-"""`LinearizedConditional`: density, moments, draws, mistakes."""
+"""`LinearizedConditional`: density, moments, draws."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.test_util import check_grads
-from numpyro.distributions import constraints
 
 import nn_uq_dist as nuq
 from nn_uq_dist import LinearizedJoint
-from nn_uq_dist.distributions import LinearizedConditional
 from tests.box_gaussian.references import by_quadrature
 
 KEY = jax.random.key(6)
@@ -17,13 +15,12 @@ LOC = np.array([0.2, -0.3, 1.0])
 WEIGHTS = np.array([[0.7, -0.4, 0.2], [0.3, 0.5, 0.1], [0.2, 0.2, 0.6]])
 COVARIANCE = 0.1 * np.array([[0.4, 0.1, 0.0], [0.1, 0.9, 0.2], [0.0, 0.2, 0.5]])
 NORMAL = np.linalg.cholesky(COVARIANCE)
-MANY = np.concatenate([WEIGHTS, 0.5 * WEIGHTS], axis=-1)
 
 
 def test_support():
-    assert LinearizedConditional([0.5], LOC, WEIGHTS, NORMAL).support is constraints.real_vector
-    support = LinearizedConditional([0.5], LOC, MANY).support
-    reach = np.abs(MANY[1:]).sum(-1)
+    weights = np.concatenate([WEIGHTS, 0.5 * WEIGHTS], axis=-1)
+    support = LinearizedJoint(LOC, weights).condition(0, 0.5).support
+    reach = np.abs(weights[1:]).sum(-1)
     assert bool(support(jnp.asarray(LOC[1:] + 0.99 * reach)))
     assert not bool(support(jnp.asarray(LOC[1:] + 1.01 * reach)))
 
@@ -86,6 +83,7 @@ def test_values_that_no_input_gives_are_nan():
     assert np.isnan(distribution.mean).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normal_weights", [None, 0.1 * np.eye(4)])
 def test_conditions_one_after_the_other_are_one_condition(normal_weights, x64):
     weights = np.random.default_rng(0).normal(size=(4, 6))

@@ -19,14 +19,12 @@ from nn_uq_dist.distributions import nataf_correlation
 PAIRS = {
     "uniform_and_triangle": ([[1.0, 0.0], [0.5, 0.5]], None),
     "trapezoids": ([[1.0, 0.6], [0.2, -1.1]], None),
-    "dominating": ([[1.0, 0.01], [0.7, 0.7]], None),
     "second_1e-6": ([[1.0, 1e-6], [0.7, 0.7]], None),
-    "three": ([[1.0, 0.5, 0.2], [1.0, -1.0, 1.0]], None),
     "four_equal": ([[1.0] * 4, [1.0, 0.9, 0.8, 0.1]], None),
     "normal_part": ([[1.0, 0.4], [0.3, 0.0]], [0.2, 0.5]),
     "little_normal": ([[1.0, 0.0], [0.3, 0.0]], [1e-3, 0.5]),
 }
-CORRELATIONS = [-0.95, -0.6, 0.3, 0.9]
+CORRELATIONS = [-0.95, 0.3, 0.9]
 
 
 def matrix(rho):
@@ -141,21 +139,6 @@ def test_derivatives():
 
     arguments = jnp.array([[1.0, 0.4], [0.3, 0.2]]), jnp.array([0.2, 0.5]), jnp.array(0.4)
     check_grads(jax.jit(entry), arguments, order=1, modes=["rev"], rtol=1e-6, eps=1e-4)
-
-
-@pytest.mark.slow
-def test_batches_and_jit():
-    weights = jnp.array([[[1.0, 0.6], [0.2, -1.1]], [[1.0, 1.0], [0.5, 2.0]]])
-    targets = jnp.stack([matrix(0.3), matrix(-0.8)])
-    marginals = LinearizedMarginal(jnp.zeros((2, 2)), weights)
-    together = jax.jit(nataf_correlation)(marginals, targets)
-    for i in range(2):
-        alone = nataf_correlation(LinearizedMarginal(jnp.zeros(2), weights[i]), targets[i])
-        np.testing.assert_allclose(together.matrix[i], alone.matrix, atol=1e-6)
-    mapped = jax.vmap(
-        lambda w, c: nataf_correlation(LinearizedMarginal(jnp.zeros(2), w), c).matrix
-    )(weights, targets)
-    np.testing.assert_allclose(mapped, together.matrix, atol=1e-6)
 
 
 def test_nan_under_jit_stays_nan_and_stops():

@@ -107,8 +107,9 @@ def multivariate(make, units, normal_weights):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("normal_weights", [None, NORMAL], ids=["bounded", "normal part"])
-@pytest.mark.parametrize("make", [linearized, copula])
+@pytest.mark.parametrize(
+    ("make", "normal_weights"), [(linearized, None), (linearized, NORMAL), (copula, None)]
+)
 def test_joint_distributions(make, normal_weights):
     # Distributions of single outputs have few programs for all shapes outside of `jit`.
     compiled = (lambda function: function) if make is copula else jax.jit
@@ -131,29 +132,21 @@ def test_a_singular_normal_part_of_different_sizes():
 
 
 def of_models(unit):
-    """Results of a linearization and of a corrected one, in the unit of inputs and outputs."""
-
-    def network(x):
-        z = x / unit
-        return unit * jnp.stack([z[0] + 0.1 * jnp.sin(3 * z[1]) + z[2], z[1] + 0.1 * z[0] ** 2])
-
+    """Results of a linearization in the unit of inputs and outputs."""
     half_width, scale = np.float32(0.4) * unit, np.float32(0.1) * unit
     mean = np.array([0.3, -0.2, 0.1], np.float32) * unit
     distribution = nuq.Input.box(mean, half_width) + nuq.Input.normal(0 * mean, scale)
-    linear = nuq.linearize(network, distribution)
-    pairs = nuq.paired_draws(network, linear, KEY, 200, progress=False)
+    linear = nuq.Linearization(0 * mean[:2], WEIGHTS, distribution)
     y, noise = linear.mean + np.array([0.1, -0.1], np.float32) * unit, np.float32(0.2) * unit
-    values = {}
-    for kind, model in {"linear": linear, "corrected": linear.corrected(pairs)}.items():
-        joint, posterior = model.joint(noise), model.input_posterior(y, noise)
-        values |= {
-            f"{kind} joint": joint.log_prob(y) + 2 * np.log(unit),
-            f"{kind} rest": joint.condition(0, y[0]).mean / unit,
-            f"{kind} posterior": posterior.mean / unit,
-            f"{kind} posterior sd": posterior.standard_deviation / unit,
-            f"{kind} correlation": model.correlation,
-            f"{kind} copula": model.gaussian_copula(noise).log_prob(y) + 2 * np.log(unit),
-        }
+    joint, posterior = linear.joint(noise), linear.input_posterior(y, noise)
+    values = {
+        "joint": joint.log_prob(y) + 2 * np.log(unit),
+        "rest": joint.condition(0, y[0]).mean / unit,
+        "posterior": posterior.mean / unit,
+        "posterior sd": posterior.standard_deviation / unit,
+        "correlation": linear.correlation,
+        "copula": linear.gaussian_copula(noise).log_prob(y) + 2 * np.log(unit),
+    }
     return values, (linear.variance, joint.covariance_matrix, distribution.covariance)
 
 

@@ -18,10 +18,7 @@ KEY = jax.random.key(0)
 FAMILIES = {
     "gamma": (lambda: dist.Gamma(2.0, 1.0), 0, np.inf),
     "beta": (lambda: dist.Beta(2.0, 3.0), 0, 1),
-    "truncated on the left": (lambda: dist.TruncatedNormal(0.0, 1.0, low=-1.0), -1, np.inf),
     "truncated on the right": (lambda: dist.TruncatedNormal(0.0, 1.0, high=2.0), -np.inf, 2),
-    "truncated": (lambda: dist.TruncatedNormal(0.0, 1.0, low=-1.0, high=2.0), -1, 2),
-    "uniform": (lambda: dist.Uniform(0.0, 2.0), 0, 2),
     "normal": (lambda: dist.Normal(0.0, 1.0), -np.inf, np.inf),
 }
 
@@ -32,6 +29,7 @@ def moved(base):
     return nuq.distributions.CorrectedMarginal(base, knots, 2 * knots + 1, [2.0, 2.0, 2.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_support_of_an_adapted_family(name):
     make, low, high = FAMILIES[name]
@@ -54,22 +52,12 @@ def test_support_of_an_adapted_family(name):
     assert np.isfinite(start.z_grad["y"])
 
 
-def test_ends_of_a_batch():
-    high = jnp.array([1.0, 3.0])
-    distribution = moved(dist.TruncatedNormal(0.0, 1.0, high=high))
-    np.testing.assert_allclose(distribution.support.upper_bound, 2 * high + 1, rtol=1e-6)
-    at_ends = biject_to(distribution.support)(jnp.full(2, -20.0))
-    np.testing.assert_allclose(at_ends, 2 * high + 1, rtol=1e-5)
-    joint = nuq.GaussianCopulaJoint(distribution, jnp.eye(2))
-    np.testing.assert_allclose(biject_to(joint.support)(jnp.full(2, -20.0)), at_ends, rtol=1e-6)
-
-
 INPUT = nuq.Input.box(jnp.zeros(2), half_width=1.0)
 LINEAR = nuq.Linearization([0.0, 1.0], [[1.0, 0.5], [0.3, -1.0]], INPUT)
 
 
-def half_lines(scale, end):
-    return dist.TruncatedNormal(jnp.zeros(2), 1.0, **{end: scale * jnp.array([1.0, 2.0])})
+def half_lines(scale):
+    return dist.TruncatedNormal(jnp.zeros(2), 1.0, high=scale * jnp.array([1.0, 2.0]))
 
 
 def scaled(scale):
@@ -81,18 +69,16 @@ def scaled(scale):
 MOVING = {
     "marginals as an event": lambda scale: scaled(scale).marginals().to_event(1),
     "joint": lambda scale: scaled(scale).joint(),
-    "copula of half-lines above": lambda scale: nuq.GaussianCopulaJoint(
-        half_lines(scale, "low"), jnp.eye(2)
-    ),
     "copula of half-lines below": lambda scale: nuq.GaussianCopulaJoint(
-        half_lines(scale, "high"), jnp.eye(2)
+        half_lines(scale), jnp.eye(2)
     ),
     "half-lines as an event": lambda scale: nuq.distributions.as_output_distribution(
-        half_lines(scale, "high")
+        half_lines(scale)
     ).to_event(1),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MOVING)
 def test_bounds_of_a_latent_site_follow_other_sites(name):
     make = MOVING[name]
@@ -108,21 +94,11 @@ def test_bounds_of_a_latent_site_follow_other_sites(name):
             np.testing.assert_allclose(at, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_to_event_of_all_batch_axes():
-    distribution = LINEAR.marginals()
-    assert distribution.to_event().event_shape == (2,)
-    assert distribution.to_event(0) is distribution
-    in_plate = distribution.to_event(1).expand((3,))
-    assert (in_plate.batch_shape, in_plate.support.num_axes) == ((3,), 1)
-    assert LINEAR.joint().expand((3,)).to_event(1).support.num_axes == 2
-
-
 @pytest.mark.parametrize(
     "distribution", [dist.Uniform(jnp.zeros(2), 2.0), dist.Pareto(np.full(2, 0.5), 3.0)]
 )
 def test_bijections_to_vector_supports(distribution):
     support = nuq.GaussianCopulaJoint(distribution, jnp.eye(2)).support
-    assert repr(support).startswith("MovingSupport")
     transform = biject_to(support)
     assert transform.codomain.event_dim == 1
     z = jnp.array([[-2.0, 0.3], [1.0, 2.0]])
@@ -134,9 +110,6 @@ def test_bijections_to_vector_supports(distribution):
     slopes = jax.vmap(lambda z: jnp.linalg.slogdet(jax.jacobian(transform)(z))[1])(z)
     np.testing.assert_allclose(transform.log_abs_det_jacobian(z, y), slopes, rtol=1e-5)
     assert support(support.feasible_like(z)).all()
-    shifted = jax.jit(lambda s: jax.tree.map(lambda bound: bound + 1.0, s))(support)
-    assert type(shifted) is type(support)
-    np.testing.assert_allclose(shifted.lower_bound, np.add(support.lower_bound, 1.0))
 
 
 def test_a_parameter_with_an_axis_makes_no_outputs_without_a_word():
@@ -154,9 +127,8 @@ def test_a_parameter_with_an_axis_makes_no_outputs_without_a_word():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["marginals as an event"])
-def test_nuts_agrees_with_importance_sampling_where_bounds_move(name):
-    make, y = MOVING[name], jnp.array([0.8, 1.4])
+def test_nuts_agrees_with_importance_sampling_where_bounds_move():
+    make, y = MOVING["marginals as an event"], jnp.array([0.8, 1.4])
 
     def model():
         distribution = make(numpyro.sample("scale", dist.LogNormal(0.0, 0.5)))
@@ -179,5 +151,5 @@ def test_nuts_agrees_with_importance_sampling_where_bounds_move(name):
     mean = weights @ draws
     effective = np.array([effective_sample_size(column[None]) for column in found.T])
     error = np.sqrt(found.var(axis=0) / effective + weights**2 @ (draws - mean) ** 2)
-    # Three numbers of each of two cases beyond four errors: once in 2,600.
+    # Three numbers beyond four errors: once in 5,000.
     np.testing.assert_array_less(abs(found.mean(axis=0) - mean), 4 * error)

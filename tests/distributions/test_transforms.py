@@ -42,21 +42,25 @@ def test_is_the_rational_quadratic_of_its_formula(x64):
     np.testing.assert_allclose(spline(x), expected, rtol=1e-13)
 
 
+@jax.jit
+def around(knots, images, x):
+    """Images, the way back, log slopes, and derivatives of both directions."""
+    spline = MonotoneSpline(knots, images)
+    y = spline(x)
+    slopes, back = jax.vmap(jax.grad(spline))(x), jax.vmap(jax.grad(spline.inv))(y)
+    return y, spline.inv(y), spline.log_abs_det_jacobian(x, y), slopes, back
+
+
 @pytest.mark.slow
 @given(widths=steps, rises=steps)
 def test_both_directions_and_the_slope(widths, rises):
     with jax.enable_x64(True):
-        spline = MonotoneSpline(np.cumsum(widths), np.cumsum(rises))
-        x = jnp.linspace(-3.0, sum(widths) + 3, 211)
-        y = spline(x)
+        x = np.linspace(-3.0, sum(widths) + 3, 211)
+        y, again, log_slopes, slopes, back = around(np.cumsum(widths), np.cumsum(rises), x)
         assert bool((jnp.diff(y) > 0).all())
-        np.testing.assert_allclose(spline.inv(y), x, rtol=1e-9, atol=1e-9)
-        slope = jax.vmap(jax.grad(spline))(x)
-        np.testing.assert_allclose(
-            spline.log_abs_det_jacobian(x, y), jnp.log(slope), rtol=1e-7, atol=1e-7
-        )
-        back = jax.vmap(jax.grad(spline.inv))(y)
-        np.testing.assert_allclose(back * slope, 1, rtol=1e-7)
+        np.testing.assert_allclose(again, x, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(log_slopes, jnp.log(slopes), rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(back * slopes, 1, rtol=1e-7)
 
 
 @pytest.mark.slow
@@ -68,19 +72,6 @@ def test_gradients_in_the_knots(x64):
     check_grads(value, (jnp.asarray(Y),), order=1, rtol=1e-6)
 
 
-def test_one_map_for_each_output():
-    x, y = np.stack([X, X + 1]), np.stack([Y, 2 * Y])
-    spline = MonotoneSpline(x, y)
-    points = jnp.linspace(-2, 3, 5)[:, None]
-    found = spline(points)
-    assert found.shape == (5, 2)
-    assert spline.forward_shape((5, 1)) == (5, 2)
-    for j in range(2):
-        alone = MonotoneSpline(x[j], y[j])
-        np.testing.assert_allclose(found[:, j], alone(points[:, 0]), rtol=1e-6)
-    np.testing.assert_allclose(spline.inv(found), points * np.ones(2), rtol=1e-5, atol=1e-5)
-
-
 def test_nan_stays_nan_and_infinity_infinite():
     spline = MonotoneSpline(X, Y)
     values = jnp.array([jnp.nan, jnp.inf, -jnp.inf])
@@ -89,12 +80,9 @@ def test_nan_stays_nan_and_infinity_infinite():
         assert found[1:].tolist() == [np.inf, -np.inf]
 
 
-def test_passes_through_jit_and_compares():
-    spline = MonotoneSpline(X, Y)
-    found = jax.jit(lambda s, v: s(v))(spline, 0.3)
-    np.testing.assert_allclose(found, spline(0.3), rtol=1e-6)
-    assert spline == MonotoneSpline(X, Y)
-    assert spline != MonotoneSpline(X, Y + 1)
+def test_compares():
+    assert MonotoneSpline(X, Y) == MonotoneSpline(X, Y)
+    assert MonotoneSpline(X, Y) != MonotoneSpline(X, Y + 1)
 
 
 @pytest.mark.slow
@@ -102,14 +90,11 @@ def test_normal_scores_to_outputs():
     marginals = LinearizedMarginal(ZEROS, WEIGHTS)
     transform = NormalScoreTransform(marginals)
     assert (transform.domain.event_dim, transform.codomain.event_dim) == (1, 1)
-    assert transform.forward_shape((5, 2)) == transform.inverse_shape((5, 2)) == (5, 2)
-    assert transform.forward_shape((5, 1)) == (5, 2)
     z = jnp.array([[-2.0, 0.3], [1.0, 2.0]])
     y = transform(z)
     np.testing.assert_allclose(transform.inv(y), z, rtol=1e-4)
     slopes = jax.vmap(lambda z: jnp.linalg.slogdet(jax.jacobian(transform)(z))[1])(z)
     np.testing.assert_allclose(transform.log_abs_det_jacobian(z, y), slopes, rtol=1e-4)
-    np.testing.assert_allclose(jax.jit(lambda t, z: t(z))(transform, z), y, rtol=1e-5)
     assert transform == NormalScoreTransform(LinearizedMarginal(ZEROS, WEIGHTS))
     assert transform != NormalScoreTransform(LinearizedMarginal(ZEROS, 2 * WEIGHTS))
     assert transform != NormalScoreTransform(dist.Normal(ZEROS, 1.0))

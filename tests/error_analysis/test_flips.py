@@ -13,7 +13,7 @@ from nn_uq_dist import error_analysis as ea
 
 NUM_INPUTS = 3
 CORNERS = np.array(list(itertools.product([-1.0, 1.0], repeat=NUM_INPUTS)))
-SHAPES = {1: (3, 4, 2), 2: (3, 4, 4, 2), 3: (3, 5, 2, 4, 2), 5: (3, 3, 3, 3, 3, 3, 2)}
+SHAPES = {1: (3, 4, 2), 3: (3, 5, 2, 4, 2)}
 
 
 def random_networks(num_layers, count, seed):
@@ -102,7 +102,7 @@ def test_batch_under_jit_equals_single_distributions_and_agrees_with_the_certifi
 @pytest.mark.parametrize("num_layers", SHAPES)
 @pytest.mark.usefixtures("x64")
 def test_certificates_hold_and_are_found(num_layers):
-    count = 5000  # 20,000 networks in all
+    count = 5000
     nets, mu, half_width, z = random_networks(num_layers, count, seed=num_layers)
     exact = ea.is_exact_on_support(nets, Input.box(mu, half_width))
     assert exact.shape == (count,)
@@ -155,21 +155,20 @@ NET, BOX = network_of_three(), Input.box(np.zeros(3), 1.0)
 STACKED, LACKING = (
     jax.tree.map(change, NET) for change in (lambda a: jnp.stack([a, a]), lambda a: a * jnp.nan)
 )
-BOTH = (ea.is_exact_on_support, ea.flip_probabilities)
-WRONG = (
-    (BOTH[1:], (STACKED, BOX), "network"),
-    (BOTH, (jnp.tanh, BOX), "network"),
-    (BOTH, (NET, np.zeros(3)), "f must be"),
-    (BOTH, (NET, dist.LogNormal(np.zeros(3), 1.0).to_event(1)), "f must be"),
-    (BOTH, (NET, Input.box(np.zeros(4), 1.0)), "f must have N_x = 3"),
-    (BOTH[:1], (LACKING, BOX), "network must be finite"),
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "words"),
+    [
+        (ea.flip_probabilities, (STACKED, BOX), "network"),
+        (ea.is_exact_on_support, (jnp.tanh, BOX), "network"),
+        (ea.flip_probabilities, (NET, np.zeros(3)), "f must be"),
+        (ea.is_exact_on_support, (NET, dist.LogNormal(np.zeros(3), 1.0).to_event(1)), "f must be"),
+        (ea.flip_probabilities, (NET, Input.box(np.zeros(4), 1.0)), "f must have N_x = 3"),
+        (ea.is_exact_on_support, (LACKING, BOX), "network must be finite"),
+        (jax.jit(ea.is_exact_on_support), (NET, BOX), "outside of jit"),
+    ],
 )
-
-
-def test_wrong_arguments_are_named():
-    for functions, arguments, words in WRONG:
-        for function in functions:
-            with pytest.raises((TypeError, ValueError), match=words):
-                function(*arguments)
-    with pytest.raises(TypeError, match="outside of jit"):
-        jax.jit(lambda net: ea.is_exact_on_support(net, BOX))(NET)
+def test_wrong_arguments_are_named(function, arguments, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        function(*arguments)

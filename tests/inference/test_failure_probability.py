@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 from scipy.integrate import quad
 from scipy.special import gammainc, ndtr
-from scipy.stats import norm
+from scipy.stats import norm, truncnorm
 
 import nn_uq_dist as nuq
 from tests.benchmarks._failure_cases import make_case
@@ -50,13 +50,11 @@ def test_failing_region_around_everything():
     assert mean == pytest.approx(32, abs=0.2)
     assert result.num_runs == 20_000
     assert result.upper_bound > result.probability
-    line = repr(result)
-    assert line.startswith("FailureProbability(probability=3")
-    assert "standard_error" in line
+    assert repr(result).startswith("FailureProbability(probability=3")
 
 
-@pytest.mark.parametrize("num_runs", [1000, 10_000])
-def test_no_more_runs_than_asked_for(num_runs):
+def test_no_more_runs_than_asked_for():
+    num_runs = 10_000
     network = CountedNetwork(lambda x: jnp.max(x, keepdims=True))
     result = found(network, normal(3), 4.0, num_runs=num_runs)
     assert num_runs <= result.num_runs < 1.01 * num_runs
@@ -76,13 +74,36 @@ def test_limits_of_an_array_share_the_runs():
     np.testing.assert_allclose(result.weights.sum(axis=-1), 1, rtol=1e-6)
     beyond = np.sum(result.draws**2, axis=1) > limits[..., None]
     assert np.all((result.weights > 0) <= beyond)
-    assert "limits=(2, 2)" in repr(result)
     assert str(result).splitlines()[2].split()[:2] == ["10", f"{result.probability[0, 1]:.3g}"]
-    # With the fewest runs, bounds hold and do not increase with the limit.
-    result = found(squares, PLANE, np.linspace(1.0, 30.0, 100), num_runs=1000)
-    assert result.num_runs <= 1050
-    assert np.all(result.upper_bound >= result.probability)
-    assert np.all(np.diff(result.upper_bound) <= 0)
+
+
+@pytest.mark.slow
+def test_bounds_over_limits():
+    # In no order; one is always exceeded, one never.
+    limits = np.array([2.0, 4.5, 3.0, 0.0, -9.0, 30.0])
+    result = found(lambda x: x, normal(1), limits)
+    off = np.abs(result.probability - norm.sf(limits))
+    assert np.all(off[:5] < 4 * result.standard_error[:5])
+    order = np.argsort(limits)
+    for bound in (result.upper_bound, result.plain_bound):
+        assert np.all(np.diff(bound[order]) <= 0)
+        assert np.all(bound >= result.probability)
+        assert np.all(bound >= norm.sf(limits) * (1 - 1e-9))
+    assert not result.converged[5]
+    # Few plain draws do not say more.
+    assert result.upper_bound[1] < 1.2 * norm.sf(4.5)
+    assert 1e-3 < result.plain_bound[1] < 0.1
+
+
+# In single precision 0.1 is rounded up and 0.7 down.
+@pytest.mark.parametrize("limit", [0.1, 0.7])
+def test_an_output_at_the_limit_is_not_beyond_it(limit):
+    for upper in (True, False):
+        result = found(lambda x: 0 * x + limit, normal(1), limit, upper=upper, num_runs=1000)
+        assert result.probability == 0
+    output = np.float32(limit)
+    above = found(lambda x: 0 * x + output, normal(1), float(np.nextafter(output, -np.float32(1))))
+    assert above.probability == 1
 
 
 NODES, NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
@@ -107,15 +128,12 @@ CASES = {
         0.98,
         (0.02 + 0.98 * math.log(0.98)) / 2,
     ),
-    **{
-        f"opposite in {d}": (
-            lambda x: jnp.abs(x[:1]) - 0.01 * x[1:2] ** 2,
-            normal(d),
-            4.5,
-            NORMAL_WEIGHTS @ (2 * ndtr(-4.5 - 0.01 * NODES**2)),
-        )
-        for d in (2, 31)
-    },
+    "opposite in 31": (
+        lambda x: jnp.abs(x[:1]) - 0.01 * x[1:2] ** 2,
+        normal(31),
+        4.5,
+        NORMAL_WEIGHTS @ (2 * ndtr(-4.5 - 0.01 * NODES**2)),
+    ),
     "margin": (lambda x: jnp.min(x - 3.0), PLANE, 0.0, ndtr(-3.0) ** 2),
     "inside": (lambda x: -squares(x), normal(8), -0.8, gammainc(4, 0.4)),
     "bend beyond most draws": (
@@ -143,17 +161,16 @@ CASES = {
         20.0,
         math.exp(-10),
     ),
-    "edge": (lambda u: -jnp.log(u), UNIT, 16.0, math.exp(-16)),
     "edge alone": (
         lambda u: -1 / (1 + jnp.log(u) ** 2),
         UNIT,
         -1 / (1 + 18.0**2),
         math.exp(-18),
     ),
-    **{f"at {a}": (lambda x: x, normal(1), a, ndtr(-a)) for a in (0.0, -1.0, -4.0, 4.0)},
+    **{f"at {a}": (lambda x: x, normal(1), a, ndtr(-a)) for a in (0.0, -4.0)},
     **{
         f"step at {a}": (lambda x, a=a: jnp.where(x > a, 1.0, 0.0), normal(1), 0.5, ndtr(-a))
-        for a in (-3.0, 0.3, 4.0)
+        for a in (-3.0, 4.0)
     },
 }
 
@@ -169,12 +186,12 @@ def test_closed_forms(case):
         np.testing.assert_allclose(result.point, 3, atol=0.3)
 
 
-@pytest.mark.parametrize("log10", [-3, -12])
-def test_linear_network(log10):
+@pytest.mark.slow
+def test_linear_network():
     row = jnp.array([[1.0, -2.0, 0.5]])
     f = nuq.Input.box(jnp.ones(3), jnp.array([0.5, 0, 1.0])) + nuq.Input.normal(jnp.zeros(3), 0.3)
     linear = nuq.linearize(lambda x: row @ x, f)
-    score = {-3: 3.09, -12: 7.03}[log10]
+    score = 7.03
     limit = linear.marginals().from_normal_score(jnp.array([score]))[0]
     result = found(lambda x: row @ x, f, float(limit), num_runs=20_000)
     assert_right(result, ndtr(-score))
@@ -185,12 +202,8 @@ def test_linear_network(log10):
 
 @pytest.mark.parametrize(
     ("network", "limit", "bound"),
-    [
-        (lambda x: jax.nn.relu(x[:1] - 9.0), 1.0, 1e-3),
-        (lambda x: 0 * x[:1] + 1, 1.5, 1e-3),
-        (lambda x: 0 * x[:1] + 1, 0.5, 1.0),
-    ],
-    ids=["flat in all draws", "constant below", "constant above"],
+    [(lambda x: jax.nn.relu(x[:1] - 9.0), 1.0, 1e-3), (lambda x: 0 * x[:1] + 1, 0.5, 1.0)],
+    ids=["flat in all draws", "constant above"],
 )
 def test_flat_networks(network, limit, bound):
     result = found(network, PLANE, limit, num_runs=1000)
@@ -213,66 +226,20 @@ DICT = {
 }
 
 
-@pytest.fixture(scope="module")
-def draws_of_dict():
-    return nuq.monte_carlo(network_of_dict, DICT, jax.random.key(1), 500_000, progress=False)
-
-
-def assert_as_draws(result, hits):
-    share = hits.mean()
-    error = math.sqrt(share / len(hits))
-    assert result.converged
-    assert abs(result.probability - share) < 4 * math.hypot(error, result.standard_error)
-
-
 @pytest.mark.slow
-def test_dict_of_transformed_inputs(draws_of_dict):
+def test_dict_of_transformed_inputs():
     result = found(network_of_dict, DICT, 6.0, output="u")
-    assert_as_draws(result, draws_of_dict[:, 0] > 6)
+    rng = np.random.default_rng(1)
+    a = np.exp(0.3 * rng.standard_normal(500_000))
+    b = truncnorm(-1.0, 2.0).rvs(500_000, random_state=rng)
+    d = rng.triangular(0, 0.5, 1, (500_000, 2)).sum(axis=1)
+    share = np.mean(2 * a * b + d > 6)
+    error = math.hypot(math.sqrt(share / 500_000), result.standard_error)
+    assert result.converged
+    assert abs(result.probability - share) < 4 * error
     assert set(result.point) == set(DICT)
     assert result.point["c"] == 2
     assert network_of_dict(result.point)["u"] == pytest.approx(6, rel=0.02)
-
-
-def borehole(rw, r, upper, difference, lower, length, conductivity):
-    """Flow through a borehole (W. V. Harper and S. K. Gupta 1983), with the difference of heads."""
-    log = np.log(r / rw)
-    resistance = 1 + 2 * length * upper / (log * rw**2 * conductivity) + upper / lower
-    return 2 * np.pi * upper * difference / (log * resistance)
-
-
-def test_draws_are_what_a_simulator_takes():
-    """Draws that fail in a surrogate, 4% low, at a lower limit, sent through the simulator."""
-    ends = {
-        "upper": (63_070.0, 115_600.0),
-        "difference": (170.0, 410.0),
-        "lower": (63.1, 116.0),
-        "length": (1120.0, 1680.0),
-        "conductivity": (9855.0, 12_045.0),
-    }
-    f = {name: dist.Uniform(*pair) for name, pair in ends.items()}
-    f |= {"rw": dist.Normal(0.1, 0.0161812), "r": dist.LogNormal(7.71, 1.0056)}
-
-    def surrogate(x):
-        log = jnp.log(x["r"] / x["rw"])
-        through = 2 * x["length"] * x["upper"] / (log * x["rw"] ** 2 * x["conductivity"])
-        flow = 2 * jnp.pi * x["upper"] * x["difference"]
-        return 0.96 * flow / (log * (1 + through + x["upper"] / x["lower"]))
-
-    result = found(surrogate, f, 220.0, num_runs=20_000)
-    assert result.draws.keys() == result.point.keys() == f.keys()
-    simulated = borehole(**{name: values.astype(float) for name, values in result.draws.items()})
-    probability = result.probability * (result.weights @ (simulated > 250))
-    # The flow increases with the radius of the hole: a root for each draw of the other inputs.
-    rng = np.random.default_rng(0)
-    others = {name: rng.uniform(*pair, 100_000) for name, pair in ends.items()}
-    others["r"] = np.exp(7.71 + 1.0056 * rng.standard_normal(100_000))
-    low, high = np.full(100_000, 0.05), np.full(100_000, 0.4)
-    for _ in range(40):
-        middle = (low + high) / 2
-        beyond = borehole(middle, **others) > 250
-        low, high = np.where(beyond, (low, middle), (middle, high))
-    assert probability == pytest.approx(np.mean(ndtr((0.1 - low) / 0.0161812)), rel=0.06)
 
 
 def test_limit_beyond_all_outputs_of_few_runs():
@@ -281,7 +248,6 @@ def test_limit_beyond_all_outputs_of_few_runs():
     assert result.probability == 0
     assert not result.converged
     assert result.upper_bound > 0
-    assert repr(result).startswith("FailureProbability(probability=0, upper_bound=0.")
     assert result.log_probability == -math.inf
     assert np.isnan(result.point).all()
     assert result.draws.shape == (0, 2)
@@ -295,13 +261,12 @@ def test_second_call_compiles_nothing():
     networks = [network_of(jnp.array(slope)) for slope in (1.0, 2.0)]
     other = nuq.Input.normal(jnp.ones(2), 1.5)
     jax.clear_caches()  # full caches of a long run may drop any program between two calls
-    first = found(networks[0], PLANE, 4.0)
+    first = found(networks[0], PLANE, 4.0, num_runs=1000)
     with counted_compilations() as compiled:
-        found(networks[1], other, 6.0, seed=1)
-        again = found(networks[0], PLANE, 4.0)
+        found(networks[1], other, 6.0, seed=1, num_runs=1000)
+        again = found(networks[0], PLANE, 4.0, num_runs=1000)
     assert compiled == []
     assert first.probability == again.probability
-    assert first.probability != found(networks[0], PLANE, 4.0, seed=1).probability
 
 
 def test_nan_is_told_for_the_rarest_of_limits():
@@ -313,10 +278,9 @@ def test_nan_is_told_for_the_rarest_of_limits():
     assert_right(result, ndtr(-np.array([3.9, 0.0])) - ndtr(-4.0))
 
 
-@pytest.mark.parametrize(("d", "radius"), [(1, 3.5), (2, 4.0)])
-def test_most_probable_input_of_a_thin_shell(d, radius):
-    f = normal(d)
-    result = found(lambda x: (0.1 - jnp.abs(jnp.linalg.norm(x) - radius - 0.1))[None], f, 0.0)
+def test_most_probable_input_of_a_thin_shell():
+    radius = 4.0
+    result = found(lambda x: (0.1 - jnp.abs(jnp.linalg.norm(x) - radius - 0.1))[None], PLANE, 0.0)
     assert radius < np.linalg.norm(result.point) < 1.005 * radius
 
 
@@ -348,16 +312,8 @@ def test_slope_at_the_mean_that_is_infinite():
     assert_right(result, ndtr(-4.0))
 
 
-def test_what_always_fails():
-    f = normal(1)
-    result = found(jnp.tanh, f, 2.0, upper=False)
-    assert result.converged
-    assert result.probability == pytest.approx(1, abs=1e-4)
-    assert result.upper_bound == result.plain_bound == 1
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_wedge_to_which_no_slope_leads(seed):
     # With climbs from the input's own draws alone 8 of 8 keys found the other half and converged.
     result = found(
@@ -378,6 +334,7 @@ def test_two_hundred_inputs(x64):
     direction = direction / jnp.linalg.norm(direction)
     result = found(lambda x: jnp.sinh(direction @ x)[None], normal(200), math.sinh(4.2), seed=1)
     assert_right(result, ndtr(-4.2))
+    assert result.draws.dtype == np.float64
 
 
 @pytest.mark.slow
@@ -407,7 +364,7 @@ def test_island_next_to_a_half_plane():
         return jnp.maximum(x[0] / 4, disc)[None]
 
     probability = ndtr(-4.0) + math.exp(-(2.11**2) / 2) * radius**2 / 2
-    for seed in range(4):
+    for seed in range(2):
         result = found(network, PLANE, 1.0, seed=seed, num_runs=20_000)
         assert result.converged
         assert abs(result.probability / probability - 1) < 0.06
@@ -417,38 +374,33 @@ def test_more_half_spaces_than_a_search_begins_with():
     """Forty of them: with at most 30 tangents a quarter of the probability was missing."""
     f = normal(20)
     probability = -math.expm1(40 * math.log1p(-ndtr(-4.5)))
-    for seed in (12, 13):
-        result = found(lambda x: jnp.max(jnp.abs(x)), f, 4.5, seed=seed)
-        assert abs(result.probability - probability) < 4 * result.standard_error
-        assert result.upper_bound > 0.95 * probability
+    result = found(lambda x: jnp.max(jnp.abs(x)), f, 4.5, seed=12)
+    assert abs(result.probability - probability) < 4 * result.standard_error
+    assert result.upper_bound > 0.95 * probability
 
 
 WRONG = [
-    ({"limit": math.nan}, ValueError, "limit must be finite, got nan"),
-    ({"limit": [1.0, math.inf]}, ValueError, "limit .* got inf at index"),
-    ({"limit": []}, ValueError, "limit"),
-    ({"limit": 1e39}, ValueError, r"limit .* got 1e\+39"),
-    ({"limit": [1.0, -1e39]}, ValueError, r"limit .* got -1e\+39"),
-    ({"limit": {"flow": 250.0}}, TypeError, "limit .* got a dict"),
-    ({"limit": "high"}, TypeError, "limit"),
-    ({"output": 1}, ValueError, "output must be 0"),
-    ({"network": lambda x: {"a": x[0], "b": x[1]}}, ValueError, "output must be one of a, b"),
-    ({"output": 0.5}, TypeError, "output"),
-    ({"upper": "lower"}, TypeError, "upper"),
-    ({"num_runs": 10}, ValueError, "num_runs"),
-    ({"num_runs": 1e4}, TypeError, "num_runs"),
-    ({"key": 0}, TypeError, "key"),
-    ({"f": 1.0}, TypeError, "f must be"),
-    ({"f": nuq.Input.normal(jnp.zeros(2), 0.0)}, ValueError, "f must be random"),
-    ({"f": nuq.Input.normal(jnp.zeros((3, 2)), 1.0)}, ValueError, r"f must be .*\(3,\)"),
-    ({"network": lambda x: squares(x) > 12.0}, TypeError, "dtype bool"),
+    ({"limit": math.nan}, "limit must be finite, got nan"),
+    ({"limit": [1.0, math.inf]}, "limit .* got inf at index"),
+    ({"limit": []}, "limit"),
+    ({"limit": [1.0, -1e39]}, r"limit .* got -1e\+39"),
+    ({"limit": {"flow": 250.0}}, "limit .* got a dict"),
+    ({"output": 1}, "output must be 0"),
+    ({"network": lambda x: {"a": x[0], "b": x[1]}}, "output must be one of a, b"),
+    ({"upper": "lower"}, "upper"),
+    ({"num_runs": 10}, "num_runs"),
+    ({"key": 0}, "key"),
+    ({"f": 1.0}, "f must be"),
+    ({"f": nuq.Input.normal(jnp.zeros(2), 0.0)}, "f must be random"),
+    ({"f": nuq.Input.normal(jnp.zeros((3, 2)), 1.0)}, r"f must be .*\(3,\)"),
+    ({"network": lambda x: squares(x) > 12.0}, "dtype bool"),
 ]
 
 
 def test_wrong_arguments_are_named():
-    for wrong, kind, words in WRONG:
+    for wrong, words in WRONG:
         arguments = {"network": squares, "f": PLANE, "key": KEY, "limit": 1.0} | wrong
-        with pytest.raises(kind, match=words):
+        with pytest.raises((TypeError, ValueError), match=words):
             nuq.failure_probability(**arguments, progress=False)
     with pytest.raises(TypeError, match="outside of jit"):
         jax.jit(lambda limit: found(squares, PLANE, limit).probability)(1.0)
@@ -462,36 +414,24 @@ def test_two_corners_of_a_box_in_twelve_inputs():
     case = make_case(15)
     results = [
         found(case.network, case.f, 1.3024065514641727, seed=seed, num_runs=50_000)
-        for seed in range(4)
+        for seed in range(3)
     ]
     # Four keys with 200,000 runs; 16 million draws: 1.16e-5 +- .08e-5.
     for result in results:
         assert result.probability == pytest.approx(1.12e-5, rel=0.2)
         assert result.upper_bound > 1.04e-5
     # 11 of 12 keys converged when this was written, the other one said that it had not.
-    assert sum(result.converged for result in results) >= 3
+    assert sum(result.converged for result in results) >= 2
 
 
-SYSTEMS = [
-    (f"{kind}, {expected:.0e}", *problem, expected) for kind, *problem, expected in systems()
-]
+SYSTEMS = {f"{kind}, {case[-1]:.0e}": case for kind, *case in systems()}
+NAMES = "k of n, 1e-11", "k of n, 6e-04", "corners, 4e-09", "parallel pairs, 2e-05"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", SYSTEMS, ids=lambda case: case[0])
-def test_components_that_fail_together(case):
+@pytest.mark.parametrize("name", NAMES)
+def test_components_that_fail_together(name):
     # With planes one by one a tenth of the converged results lacked some of the corners.
-    name, *problem, expected = case
-    result = found(*problem, num_runs=10_000)
-    if name in ("k of n, 1e-11", "k of n, 8e-05"):  # 10 corners far out, and 45
-        assert result.upper_bound > expected
-        result = found(*problem, num_runs=50_000)
-    assert_right(result, expected)
-
-
-@pytest.mark.slow
-def test_float64(x64):
-    f = normal(2)
-    result = found(squares, f, 60.0, num_runs=20_000)
-    assert_right(result, math.exp(-30))
-    assert result.draws.dtype == np.float64
+    *problem, expected = SYSTEMS[name]
+    many = name == NAMES[0]  # ten corners far out
+    assert_right(found(*problem, num_runs=50_000 if many else 10_000), expected)

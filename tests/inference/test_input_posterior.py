@@ -104,11 +104,10 @@ def test_many_modes_are_found_or_told_of(d):
     weights = np.exp(-0.5 * ((0.1 - cubic(x)) / 0.05) ** 2 - 0.5 * x**2) / (2 * math.pi * 0.05)
     log_evidence = d * math.log(weights.sum() * (x[1] - x[0]))
     f = nuq.Input.normal(jnp.zeros(d), 1.0)
-    for seed in range(2):
-        result = found(cubic, f, np.full(d, 0.1), jax.random.key(seed), noise_scale=0.05)
-        off = abs(result.log_evidence - log_evidence) * math.sqrt(result.effective_draws)
-        assert not result.converged or off < 4.5
-        assert result.converged or d == 5
+    result = found(cubic, f, np.full(d, 0.1), noise_scale=0.05)
+    off = abs(result.log_evidence - log_evidence) * math.sqrt(result.effective_draws)
+    assert not result.converged or off < 4.5
+    assert result.converged or d == 5
 
 
 @pytest.mark.slow
@@ -173,7 +172,6 @@ def test_structures_transforms_and_known_values():
     rates = tree["posterior"]["x"].sel(input="rate", chain=0)
     np.testing.assert_array_equal(rates, result.draws["rate"])
     np.testing.assert_array_equal(tree["convergence"]["converged"], result.converged)
-    assert f"num_converged={result.converged.sum()}" in repr(result) == str(result)
 
 
 def test_observations_and_noise_by_the_names_of_outputs():
@@ -203,30 +201,17 @@ def test_observations_and_noise_by_the_names_of_outputs():
 
 
 @pytest.mark.slow
-def test_each_observation_is_found_as_if_alone():
-    f = nuq.Input.box(jnp.zeros(2), half_width=1.0)
-    y = bent(jnp.array([0.5, -0.2])) + jnp.array([[[0.0]], [[0.1]]])
-    together = found(bent, f, y, noise_scale=0.1)
-    assert together.mean.shape == (2, 1, 2)
-    assert together.covariance_matrix.shape == (2, 1, 2, 2)
-    assert together.sample(KEY, (7,)).shape == (7, 2, 1, 2)
-    alone = found(bent, f, y[:1], noise_scale=0.1)
-    np.testing.assert_allclose(alone.draws, together.draws[:, :1], rtol=1e-5)
-    assert together.converged.shape == together.pareto_k.shape == (2, 1)
-
-
-@pytest.mark.slow
 def test_intervals_hold():
-    # 100 data sets of two inputs: the share has the standard error .024 (one input's is .03).
+    # 60 data sets of two inputs: the share has the standard error .03 (one input's is .039).
     f = nuq.Input.box(jnp.zeros(2), half_width=2.0)
     keys = jax.random.split(KEY)
-    x = f.sample(keys[0], (100,))
-    y = jax.vmap(bent)(x) + 0.05 * jax.random.normal(keys[1], (100, 3))
+    x = f.sample(keys[0], (60,))
+    y = jax.vmap(bent)(x) + 0.05 * jax.random.normal(keys[1], (60, 3))
     result = found(bent, f, y, noise_scale=0.05)
     assert result.converged.mean() > 0.9
     low, high = np.quantile(result.draws, [0.05, 0.95], axis=0)
     covered = ((low <= x) & (x <= high))[result.converged]
-    assert abs(covered.mean() - 0.9) < 4 * 0.03
+    assert abs(covered.mean() - 0.9) < 3 * 0.039
 
 
 def test_what_is_too_hard_has_not_converged():
@@ -240,12 +225,7 @@ def test_what_is_too_hard_has_not_converged():
     assert not result.converged
     # 128 starts of at most 16 Jacobians, one round, and what is shared.
     assert result.num_runs <= 128 * 16 * 21 + 8000
-    lines = str(result).splitlines()
-    assert "not converged" in lines[0]
-    sd = result.covariance_matrix[1, 1] ** 0.5
-    name, mean, spread = lines[5].split()
-    assert (name, spread) == ("f[1]", f"{sd:.3g}")
-    assert abs(float(mean) - result.mean[1]) < 0.1 * sd
+    assert "not converged" in str(result)
 
 
 def test_runs_are_what_the_network_computes():
@@ -275,15 +255,6 @@ def test_slope_that_is_nan_where_the_value_is_finite(recwarn):
     assert not recwarn.list
 
 
-def test_network_that_is_finite_at_few_inputs():
-    def network(x):
-        return jnp.where(x > 9, x, jnp.nan)
-
-    with pytest.warns(RuntimeWarning, match="outputs are NaN"):
-        result = found(network, LINE, [0.1], noise_scale=0.3, num_runs=30_000)
-    assert not result.converged
-
-
 def test_sum_of_inputs_with_hardly_any_noise():
     # Rounding leaves nothing of the distribution before in the precision of a start.
     f = nuq.Input.normal(jnp.zeros(2), 1.0)
@@ -303,15 +274,17 @@ def test_bent_surface_with_hardly_any_noise():
     assert np.all(np.isfinite(result.mean))
 
 
-@pytest.mark.parametrize("far", [1e5, 1e300])
-def test_observations_out_of_reach_leave_others_alone(far, recwarn):
+def test_observations_out_of_reach_leave_others_alone(recwarn):
     def between_zero_and_one(x):
         return jax.nn.relu(1 - jax.nn.relu(x))
 
     given = {"noise_scale": 1e-3, "num_runs": 20_000}
-    result = found(between_zero_and_one, LINE, np.array([[0.5], [0.3], [far]]), **given)
-    others = found(between_zero_and_one, LINE, np.array([[0.5], [0.3]]), **given)
-    assert result.converged.tolist() == [True, True, False]
+    y = np.array([0.5, 0.3, 1e300])[:, None, None]
+    result = found(between_zero_and_one, LINE, y, **given)
+    others = found(between_zero_and_one, LINE, y[:2], **given)
+    assert result.converged.tolist() == [[True], [True], [False]]
+    assert result.covariance_matrix.shape == (3, 1, 1, 1)
+    assert result.sample(KEY, (7,)).shape == (7, 3, 1, 1)
     np.testing.assert_array_equal(result.draws[:, :2], others.draws)
     assert result.log_evidence[2] == -math.inf
     assert result.p_value[2] == 0
@@ -324,7 +297,6 @@ def test_observation_a_thousand_standard_deviations_away():
     log_evidence = -0.25e6 - 0.5 * math.log(4 * math.pi)
     assert_right(result, np.array([500.0]), np.array([[0.5]]), log_evidence)
     assert result.p_value < 1e-300
-    assert "p-value of the observation 0" in str(result)
 
 
 def test_hardly_any_noise_in_double_precision(x64):
@@ -369,12 +341,3 @@ def test_wrong_arguments_are_named():
     for name, value in (("y", jnp.zeros(3)), ("key", KEY)):
         with pytest.raises(TypeError, match="traced values; call input_posterior outside of jit"):
             jax.jit(lambda traced, name=name: found(**(given | {name: traced})).mean)(value)
-
-
-def test_box_against_a_grid():
-    f = nuq.Input.box(jnp.array([0.3, 0.0]), half_width=jnp.array([1.0, 0.7]))
-    edges = np.array([[-0.7, -0.7], [1.3, 0.7]])
-    rng = np.random.default_rng(1)
-    y = np.asarray(bent(f.sample(jax.random.key(1)))) + 0.1 * rng.standard_normal(3)
-    expected = on_grid(bent, y, 0.01 * np.eye(3), edges, lambda x: np.full(len(x), -math.log(2.8)))
-    assert_right(found(bent, f, y, noise_scale=0.1), *expected)

@@ -28,13 +28,13 @@ def _combined(*arguments):
 # Second derivatives of distributions with a contour integral take five to ten seconds to compile.
 # The density of one weight with a normal part is covered by that of two.
 CASES = {
-    "2_weights": [(DENSITY, 2), (SURVIVAL, 2)],
-    "3_weights": [(DENSITY, 2), (SURVIVAL, 1), (BOTH, 2)],
-    "4_weights": [(DENSITY, 1), (SURVIVAL, 2)],
-    "12_weights": [(DENSITY, 2), (SURVIVAL, 1), (BOTH, 1)],
+    "2_weights": [(DENSITY, 2)],
+    "3_weights": [(BOTH, 2)],
+    "4_weights": [(SURVIVAL, 2)],
+    "12_weights": [(DENSITY, 2), (BOTH, 1)],
     "1_weights_normal_part": [(SURVIVAL, 1)],
-    "2_weights_normal_part": [(DENSITY, 2), (SURVIVAL, 1)],
-    "12_weights_normal_part": [(DENSITY, 1), (SURVIVAL, 2)],
+    "2_weights_normal_part": [(DENSITY, 2)],
+    "12_weights_normal_part": [(SURVIVAL, 2)],
 }
 # More than four weights take one way whatever their number: one program for all.
 STACKS = {stack.name: stack for stack in stacked(derivative_cases(), 12)}
@@ -70,16 +70,12 @@ def test_derivatives_of_the_bank(stack, parts, order, x64):
 
 
 @pytest.mark.slow
-def test_transformations_of_jax_agree(x64):
+def test_reverse_mode_twice(x64):
     case = next(c for c in derivative_cases() if c.name == "unequal_3")
     x, weights = case.x[1], case.weights
     expected = case.log_density_hessian[1]
-    along_x = jit(jax.grad(jax.grad(lc.logpdf)))(x, weights)
-    np.testing.assert_allclose(along_x, expected[0, 0], rtol=1e-8)
-    hessian = jit(jax.hessian(lc.logpdf, argnums=1))(x, weights)
-    reverse_twice = jit(jax.jacrev(jax.jacrev(lc.logpdf, argnums=1), argnums=1))(x, weights)
-    for value in (hessian, reverse_twice):
-        np.testing.assert_allclose(value, expected[1:, 1:], atol=1e-8 * np.abs(expected).max())
+    found = jit(jax.jacrev(jax.jacrev(lc.logpdf, argnums=1), argnums=1))(x, weights)
+    np.testing.assert_allclose(found, expected[1:, 1:], atol=1e-8 * np.abs(expected).max())
 
 
 def _vanishing(x, weights, scale=()):
@@ -100,7 +96,12 @@ def _check_vanishing(arguments, count, *derivatives):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", [lc.logpdf, lc.logcdf], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("function", "precision"),
+    [(lc.logpdf, "float32"), (lc.logcdf, "float64")],
+    ids=["logpdf", "logcdf"],
+    indirect=["precision"],
+)
 def test_finite_where_something_vanishes(function, precision):
     # Center, kinks, the edge 1.25 itself and beyond; one weight is zero.
     x = [-2.0, -1.25, -1.0, -0.75, 0.0, 0.3, 0.75, 1.0, 1.25, 2.0]
@@ -129,10 +130,10 @@ def test_gradient_of_many_weights_is_finite_where_something_vanishes():
     assert abs(gradient[3, 0]) < 1e-5
 
 
-# In single precision rounding may take the tail of many weights at the center above one half.
-@pytest.mark.parametrize("weights", [[0.9, -0.5, 0.3], [0.7, 1.3, -0.4, 0.25, 0.9, 0.5]])
-def test_slopes_at_the_center(weights, precision):
-    weights = jnp.asarray(weights)
+@pytest.mark.slow
+def test_slopes_at_the_center():
+    # In single precision rounding may take the tail of many weights at the center above one half.
+    weights = jnp.array([0.7, 1.3, -0.4, 0.25, 0.9, 0.5])
     expected = {lc.logsf: -2.0, lc.logcdf: 2.0, lc.normal_score: np.sqrt(2 * np.pi)}
     slopes = jit(lambda x: [jax.grad(function)(x, weights) for function in expected])(0.0)
     density = np.exp(lc.logpdf(0.0, weights))
@@ -159,7 +160,12 @@ def values_and_slopes(x, weights, scale):
     return np.array(columns, float).T
 
 
-@pytest.mark.parametrize("count", WEIGHTS)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("count", "precision"),
+    [(1, "float32"), (3, "float64"), (5, "float32")],
+    indirect=["precision"],
+)
 def test_a_tiny_normal_part_has_right_slopes(count, precision):
     # Inside, beside, at and beyond the edge.
     eps, weights = float(np.finfo(precision).eps), np.array(WEIGHTS[count], precision)
@@ -196,6 +202,7 @@ def test_a_tiny_normal_part_has_right_slopes(count, precision):
             assert (np.abs(row - expected) <= bar * size + rounding).all(), s
 
 
+@pytest.mark.slow
 def test_far_out_in_the_normal_part(precision):
     # The uniforms leave the distance from their edge, and a factor ``1 / (2 w t)`` each.
     weights, scale = np.array([0.5, 0.3, 0.1], precision), 0.125
