@@ -169,6 +169,18 @@ def test_dtype(name, precision):
             assert traced(outcome, d, x).dtype == precision, key
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+def test_dtype_follows_the_parameters_and_widens_to_the_value():
+    marginals = LinearizedMarginal(LOC.astype(np.float32), WEIGHTS.astype(np.float32))
+    for single in (marginals, GaussianCopulaJoint(marginals, MATRIX.astype(np.float32))):
+        x = single.sample(KEY)
+        assert x.dtype == single.mean.dtype == single.variance.dtype == np.float32
+        assert single.log_prob(x).dtype == np.float32
+        assert single.log_prob(np.asarray(x, np.float64)).dtype == np.float64
+    assert GaussianCopulaJoint(marginals, MATRIX).sample(KEY).dtype == np.float64
+
+
 def test_pytree_pickle_and_jit(case):
     before = jax.tree.structure(case)
     x = case.sample(KEY, (3,))

@@ -211,6 +211,23 @@ def test_marginals_that_are_mixtures():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
+def test_conditioning_in_steps_and_in_any_order():
+    joint = GaussianCopulaJoint(
+        dist.Normal(jnp.arange(4.0), 1.0 + jnp.arange(4.0)), equicorrelated(4, 0.4)
+    )
+    at_once = joint.condition((3, 1), (5.0, 0.2))
+    for other in (
+        joint.condition((1, 3), (0.2, 5.0)),
+        joint.condition((-1, -3), (5.0, 0.2)),
+        joint.condition(3, 5.0).condition(1, 0.2),
+        joint.condition(1, 0.2).condition(2, 5.0),  # output 3 is now the last of three
+    ):
+        np.testing.assert_allclose(other.score_loc, at_once.score_loc, atol=1e-12)
+        np.testing.assert_allclose(other.score_tril, at_once.score_tril, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
 def test_conditional_moments_against_quadrature():
     joint, value = GaussianCopulaJoint(LinearizedMarginal(LOC, WEIGHTS), R3), 1.6
     score = float(joint.marginals.normal_score(jnp.array([0.0, 0.0, value]))[2])
@@ -240,6 +257,19 @@ def test_gradient_of_the_density():
     at = LOC + 0.5 * WEIGHTS.sum(-1) * np.random.default_rng(0).uniform(-1, 1, (5, 3))
     arguments = (jnp.asarray(part) for part in (LOC, WEIGHTS, R3, at))
     check_grads(jax.jit(value), tuple(arguments), order=1, modes=["rev"], rtol=2e-5, eps=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+def test_pathwise_gradient_of_draws():
+    @jax.jit
+    def mean_square(loc, weights, rho):
+        matrix = jnp.asarray(R3) * rho + (1 - rho) * jnp.eye(3)
+        draws = GaussianCopulaJoint(LinearizedMarginal(loc, weights), matrix).sample(KEY, (50,))
+        return jnp.mean(jnp.prod(draws, axis=-1))
+
+    parameters = jnp.array(LOC), jnp.array(WEIGHTS), jnp.array(0.8)
+    check_grads(mean_square, parameters, order=1, modes=["rev"], rtol=1e-6, eps=1e-6)
 
 
 @pytest.mark.slow
