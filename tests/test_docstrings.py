@@ -14,7 +14,7 @@ PACKAGE = nuq.__name__
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # Examples of more than 2.5 CPU seconds; those of other functions compile most of their programs.
 SLOW = {
-    "LinearizedInputPosterior", "LinearizedJoint.condition", "NoisyMarginal", "conditional_scores",
+    "LinearizedInputPosterior", "LinearizedJoint.condition", "NoisyMarginal", "rosenblatt_scores",
     "plot_joint",
 }  # fmt: skip
 

@@ -251,7 +251,7 @@ def normals_given_outputs(
     )
 
 
-def conditional_scores(deviation: Array, weights: Array, normal_weights: Array | None) -> Array:
+def rosenblatt_scores(deviation: Array, weights: Array, normal_weights: Array | None) -> Array:
     r"""``Phi^-1(P(Y_j <= y_j | y_1, ..., y_{j-1}))`` for each output, shape as ``deviation``.
 
     Parameters
@@ -269,9 +269,9 @@ def conditional_scores(deviation: Array, weights: Array, normal_weights: Array |
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from nn_uq_dist.box_gaussian import conditional_scores
+    >>> from nn_uq_dist.box_gaussian import rosenblatt_scores
     >>> weights = jnp.array([[1.0, 1.0, 0.5], [1.0, -1.0, 0.5]])
-    >>> scores = conditional_scores(jnp.zeros((1, 2)), weights, 0.1 * jnp.eye(2))
+    >>> scores = rosenblatt_scores(jnp.zeros((1, 2)), weights, 0.1 * jnp.eye(2))
     >>> bool(jnp.allclose(scores, 0.0, atol=1e-3))  # the center is the median of each
     True
     """

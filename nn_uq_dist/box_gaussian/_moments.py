@@ -234,7 +234,7 @@ def regression(weights: Array, normal_weights: Array | None, known: int) -> Regr
 
 
 def output_moments(deviation: Array, weights: Array, normal_weights: Array | None) -> Moments:
-    """`conditional_moments` by the passes alone.
+    """`moments_given_outputs` by the passes alone.
 
     Examples
     --------
@@ -296,7 +296,9 @@ def posterior_moments(deviation: Array, weights: Array, normal_weights: Array | 
 
 
 @jax.jit
-def conditional_moments(deviation: Array, weights: Array, normal_weights: Array | None) -> Moments:
+def moments_given_outputs(
+    deviation: Array, weights: Array, normal_weights: Array | None
+) -> Moments:
     """Mean and covariance of other outputs given the first ones; means relative to the prior means.
 
     Parameters
@@ -320,9 +322,9 @@ def conditional_moments(deviation: Array, weights: Array, normal_weights: Array 
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from nn_uq_dist.box_gaussian import conditional_moments
+    >>> from nn_uq_dist.box_gaussian import moments_given_outputs
     >>> weights, noise = jnp.array([[1.0, 1.0], [1.0, 0.0]]), 0.1 * jnp.eye(2)
-    >>> moments = conditional_moments(jnp.array([1.5]), weights, noise)
+    >>> moments = moments_given_outputs(jnp.array([1.5]), weights, noise)
     >>> print(f"{moments.mean[0]:.3f}")  # one of two terms of the sum 1.5, observed with noise
     0.740
     """

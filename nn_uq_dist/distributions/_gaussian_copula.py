@@ -35,7 +35,7 @@ from nn_uq_dist.distributions._contract_joint import (
     refuse_values,
 )
 from nn_uq_dist.distributions._transforms import NormalScoreTransform, log_density_of_outputs
-from nn_uq_dist.distributions._value_rule import Moments, conditional_moments
+from nn_uq_dist.distributions._value_rule import Moments, moments_of_scores
 
 
 class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
@@ -295,7 +295,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
     def _quadrature(self) -> tuple[Array, Array, Moments]:
         """Scores at nodes over the values of each output, lengths, and moments of the outputs."""
         loc, factor = self._scores
-        return conditional_moments(as_output_distribution(self.marginals), loc, norm(factor))
+        return moments_of_scores(as_output_distribution(self.marginals), loc, norm(factor))
 
     def entropy(self) -> Array:
         """Differential entropy: the marginals' minus the mutual information ``-log det(R)/2``.
@@ -373,7 +373,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         residual = scores - loc[..., observed]
         # An infinite score, at or beyond the edge of the support, has no conditional distribution.
         valid = jnp.all(jnp.isfinite(residual), axis=-1, keepdims=True)
-        shift, factor = correlation_matrices.conditional_scores(
+        shift, factor = correlation_matrices.scores_given_others(
             factor, observed, remaining, jnp.where(valid, residual, 0)
         )
         conditional = GaussianCopulaJoint(

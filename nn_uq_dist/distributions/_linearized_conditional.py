@@ -12,7 +12,7 @@ from numpyro.distributions import constraints
 
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.row_algebra import in_squared_units, joined, matmul, matvec
-from nn_uq_dist.box_gaussian import Moments, conditional_moments, input_draws, regression
+from nn_uq_dist.box_gaussian import Moments, input_draws, moments_given_outputs, regression
 from nn_uq_dist.distributions._box_gaussian_distribution import BoxGaussianDistribution, Parameters
 from nn_uq_dist.distributions._contract import rebuilt, validate_sample
 from nn_uq_dist.distributions._contract_joint import observed_outputs
@@ -168,6 +168,6 @@ def _log_density(conditional: LinearizedConditional, value: Array) -> Array:
 def _moments(conditional: LinearizedConditional) -> Moments:
     seen, _, parameters = _seen(conditional)
     others = parameters.of_outputs(slice(seen.shape[-1], None))
-    moments = conditional_moments(seen, parameters.weights, parameters.normal_weights)
+    moments = moments_given_outputs(seen, parameters.weights, parameters.normal_weights)
     mean = others.loc + others.unit * moments.mean
     return Moments(mean, in_squared_units(moments.covariance, others.unit))

@@ -15,7 +15,7 @@ from numpyro.infer.reparam import Reparam
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import fewest_columns
 from nn_uq_dist.basics.row_algebra import gram, in_squared_units, matvec
-from nn_uq_dist.box_gaussian import conditional_scores, second_order
+from nn_uq_dist.box_gaussian import rosenblatt_scores, second_order
 from nn_uq_dist.distributions._box_gaussian_distribution import BoxGaussianDistribution, Parameters
 from nn_uq_dist.distributions._contract import pass_validation, rebuilt, validate_sample
 from nn_uq_dist.distributions._contract_joint import (
@@ -170,7 +170,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
         deviation = jnp.broadcast_to(deviation, shape)
         if not self.batch_shape:
             flat = deviation.reshape(-1, shape[-1])
-            return conditional_scores(flat, *columns).reshape(shape)
+            return rosenblatt_scores(flat, *columns).reshape(shape)
         count = math.prod(self.batch_shape)
         draws = math.prod(shape[: -len(self.shape())])
         flat = jnp.moveaxis(deviation.reshape(draws, count, shape[-1]), 1, 0)
@@ -180,7 +180,7 @@ class LinearizedJoint(BoxGaussianDistribution, JointDistribution):
             return wide.reshape(count, *matrix.shape[-2:])
 
         each = flat, *jax.tree.map(of_each, columns)
-        scores = lax.map(lambda arguments: conditional_scores(*arguments), each)
+        scores = lax.map(lambda arguments: rosenblatt_scores(*arguments), each)
         return jnp.moveaxis(scores, 0, 1).reshape(shape)
 
     def condition(self, indices: int | Sequence[int], values: ArrayLike) -> LinearizedConditional:

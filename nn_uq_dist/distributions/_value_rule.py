@@ -97,9 +97,7 @@ def standardized(moments: Moments, order: int) -> Array:
     return xp.sum(moments.probabilities * powers, axis=0)
 
 
-def conditional_moments(
-    distribution: Any, loc: Array, scale: Array
-) -> tuple[Array, Array, Moments]:
+def moments_of_scores(distribution: Any, loc: Array, scale: Array) -> tuple[Array, Array, Moments]:
     """Scores at nodes over the values, lengths ``dy``, and moments, for normal scores of this kind.
 
     Parameters

@@ -228,7 +228,7 @@ def cholesky_of_rows(scale_tril: Array, rows: tuple[int, ...]) -> Array:
     return jnp.swapaxes(upper * signs[..., None], -1, -2)
 
 
-def conditional_scores(
+def scores_given_others(
     scale_tril: Array, observed: tuple[int, ...], remaining: tuple[int, ...], residual: Array
 ) -> tuple[Array, Array]:
     """Shift of the mean and Cholesky factor of the covariance of scores, given others.

@@ -16,7 +16,7 @@ from nn_uq_dist.inference._failure_estimate import FinalSample, claims, reach
 from nn_uq_dist.inference._failure_search import contradictions, searched
 from nn_uq_dist.inference._limit_state import Limits, design_points
 from nn_uq_dist.inference._search_state import Problem
-from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
+from nn_uq_dist.inference._standard_space import StandardSpace, known_flat_network
 from nn_uq_dist.inputs import Input
 
 _LEAST_RUNS, _MOST_RUNS = 500, 10**10
@@ -227,7 +227,7 @@ def failure_probability(
     (True, True)
     """
     key = checks.as_key("key", key)
-    flat = checked_network("failure_probability", network, f, key, limit)
+    flat = known_flat_network("failure_probability", network, f, key, limit)
     num_runs = checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     limits = Limits(flat, limit, output, upper, num_runs // _RUNS_OF_TARGET)
     from tqdm import tqdm

@@ -20,7 +20,7 @@ LEAST_ESS = 100.0
 _MOST_ERRORS = 4.5
 
 
-class Mixture(Protocol):
+class Proposal(Protocol):
     """What an archive asks of a distribution."""
 
     def log_density(self, z: FloatArray) -> FloatArray:
@@ -48,7 +48,7 @@ class Archive:
 
     points: FloatArray
     log_target: FloatArray
-    mixtures: tuple[tuple[Mixture, int], ...]
+    mixtures: tuple[tuple[Proposal, int], ...]
     log_sums: FloatArray
 
     @classmethod
@@ -57,7 +57,7 @@ class Archive:
         return cls(np.zeros((0, num_variables)), np.zeros(0), (), np.zeros(0))
 
     def add(
-        self, mixture: Mixture, points: FloatArray, log_target: FloatArray
+        self, mixture: Proposal, points: FloatArray, log_target: FloatArray
     ) -> tuple[Self, FloatArray]:
         """The archive with draws of a mixture, and their log weights over it alone."""
         log_count = math.log(len(points))
@@ -82,7 +82,7 @@ class Archive:
         return self.log_target - (self.log_sums - math.log(max(len(self.points), 1)))
 
 
-def _log_densities(mixtures: tuple[tuple[Mixture, int], ...], points: FloatArray) -> FloatArray:
+def _log_densities(mixtures: tuple[tuple[Proposal, int], ...], points: FloatArray) -> FloatArray:
     """Logs of numbers of draws times densities, a row for each mixture."""
     return np.stack([each.log_density(points) + math.log(count) for each, count in mixtures])
 

@@ -20,7 +20,7 @@ from nn_uq_dist.distributions.linear_image import LinearImage, output_noise
 from nn_uq_dist.inference._importance_weights import systematic
 from nn_uq_dist.inference._posterior_sampling import NUM_DRAWS, Draws, sample_posterior
 from nn_uq_dist.inference._posterior_starts import Observation
-from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
+from nn_uq_dist.inference._standard_space import StandardSpace, known_flat_network
 from nn_uq_dist.inputs import Input
 from nn_uq_dist.sampling.flat_network import OutputNumbers, by_names
 
@@ -288,7 +288,7 @@ def input_posterior(
     checks.require_extra("arviz_stats.base", "input_posterior")
     key = checks.as_key("key", key)
     noise = noise_scale, noise_covariance
-    flat = checked_network("input_posterior", network, f, y, *noise, key)
+    flat = known_flat_network("input_posterior", network, f, y, *noise, key)
     num_runs = checks.positive_int("num_runs", num_runs, _MOST_RUNS, minimum=_LEAST_RUNS)
     space = StandardSpace(flat, lambda outputs: outputs, num_runs)
     if space.num_variables > _MOST_VARIABLES:

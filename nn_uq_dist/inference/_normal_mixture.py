@@ -256,7 +256,7 @@ class NormalMixture:
         return NormalMixture(self.components, stays * fixed + (1 - stays) * shares)
 
 
-def fit_mixture(
+def fit_normal_mixture(
     z: FloatArray, weights: FloatArray, rng: np.random.Generator, most: int
 ) -> NormalMixture:
     """Fit a mixture of as many components as pay, by the EM algorithm.

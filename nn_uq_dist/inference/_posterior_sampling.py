@@ -31,7 +31,7 @@ from nn_uq_dist.inference._posterior_starts import (
     posterior_starts,
 )
 from nn_uq_dist.inference._standard_space import StandardSpace
-from nn_uq_dist.inference._student_mixture import StudentMixture, fit_mixture
+from nn_uq_dist.inference._student_mixture import StudentMixture, fit_student_mixture
 
 # Draws of a round; all observations share as many, that starts are among.
 NUM_DRAWS = 4000
@@ -177,7 +177,7 @@ def _fitted(archive: Archive, rng: np.random.Generator) -> StudentMixture | None
     rows, counts = np.unique(rows, return_counts=True)
     number = int(ess(weights) / (_DRAWS_OF_COMPONENT * d))
     number = min(max(number, 1), _MOST_COMPONENTS)
-    return fit_mixture(archive.points[rows], counts / _ENOUGH_ESS, number, rng)
+    return fit_student_mixture(archive.points[rows], counts / _ENOUGH_ESS, number, rng)
 
 
 def _log_mean(*log_weights: FloatArray) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from nn_uq_dist.inference._importance_weights import (
 )
 from nn_uq_dist.inference._limit_state import Corner, Limits, distinct, nearest
 from nn_uq_dist.inference._markov_chains import Chains, Population
-from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_mixture
+from nn_uq_dist.inference._normal_mixture import Normal, NormalMixture, fit_normal_mixture
 from nn_uq_dist.inference._standard_space import StandardSpace
 
 # The shape of the tail of the weights of a round, or its excess, with which the mixture is good.
@@ -253,7 +253,7 @@ def _fitted(search: Search, failing: NDArray[np.intp]) -> NormalMixture:
     # No weight is zero: a draw that weighs nothing still has a place.
     weights = np.maximum(tempered(search.archive.log_weights[failing], d), 1e-300)
     most = int(np.clip(ess(weights) / (_DRAWS_OF_PART * d), 1, _MOST_PARTS))
-    return fit_mixture(search.archive.points[failing], weights, rng, most)
+    return fit_normal_mixture(search.archive.points[failing], weights, rng, most)
 
 
 def _fit_by_slopes(search: Search, target: Target) -> NormalMixture | None:
@@ -274,7 +274,7 @@ def fit_of(points: FloatArray, rng: np.random.Generator) -> NormalMixture | None
     points = np.unique(points, axis=0)  # steps that were not taken repeat a point
     if len(points) < _LEAST_POINTS:
         return None
-    fit = fit_mixture(points, np.ones(len(points)), rng, _PARTS_OF_POPULATION)
+    fit = fit_normal_mixture(points, np.ones(len(points)), rng, _PARTS_OF_POPULATION)
     normals = []
     for least, factor in ((_LEAST_VARIANCE, 1.0), (0.0, _LARGER)):
         for part in fit.normals:

@@ -11,7 +11,7 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import number_table
-from nn_uq_dist.inference._standard_space import StandardSpace, checked_network
+from nn_uq_dist.inference._standard_space import StandardSpace, known_flat_network
 from nn_uq_dist.inputs import Input
 
 # Fewest draws of which the standard errors are good, and most runs.
@@ -174,7 +174,7 @@ def sobol_indices(
     True
     """
     key = checks.as_key("key", key)
-    flat = checked_network("sobol_indices", network, f, key)
+    flat = known_flat_network("sobol_indices", network, f, key)
     num_runs = checks.positive_int("num_runs", num_runs, _MOST_RUNS)
     from tqdm import tqdm
 

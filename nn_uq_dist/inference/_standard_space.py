@@ -213,7 +213,7 @@ class StandardSpace:
         return pulled
 
 
-def checked_network(
+def known_flat_network(
     function: str, network: Callable[[Any], Any], f: Any, *others: object
 ) -> FlatNetwork:
     """The network of a distribution of one input, if all arguments of `function` hold numbers."""

@@ -173,7 +173,7 @@ def _powers(distances: FloatArray, exponent: float) -> tuple[FloatArray, FloatAr
     return nearest, powers
 
 
-def fit_mixture(
+def fit_student_mixture(
     z: FloatArray, weights: FloatArray, number: int, rng: np.random.Generator
 ) -> StudentMixture:
     """Fit a mixture of at most `number` components by the EM algorithm for t distributions.

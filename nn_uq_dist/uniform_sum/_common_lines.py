@@ -24,7 +24,7 @@ from nn_uq_dist.uniform_sum._contour import (
     contour_at,
     envelope_at,
     log_scale,
-    tilted_moments,
+    moments_at_tilt,
 )
 from nn_uq_dist.uniform_sum._contour_sum import integrand, nodes_of_chunk
 from nn_uq_dist.uniform_sum._each_point import Orders
@@ -111,7 +111,7 @@ def _tilts(orders: Orders, nearest: Array, distribution: UniformSum) -> tuple[Ar
 
     def advance(state: tuple[Any, ...]) -> tuple[Any, ...]:
         _, tilt, numbers, count = state
-        distance, variance = tilted_moments(pole, distribution, tilt)
+        distance, variance = moments_at_tilt(pole, distribution, tilt)
         column = jnp.stack([tilt, distance, variance])
         numbers = lax.dynamic_update_slice_in_dim(numbers, column, count, axis=1)
         more = any_point(distance > nearest) & (count < most)

@@ -215,7 +215,7 @@ def sum_in_blocks(terms: Array, size: int = 64) -> Array:
     return jnp.sum(terms, axis=0)
 
 
-def tilted_moments(order: Array, distribution: UniformSum, tilt: Array) -> tuple[Array, Array]:
+def moments_at_tilt(order: Array, distribution: UniformSum, tilt: Array) -> tuple[Array, Array]:
     """Distance from the edge and variance of the tilted sum, the pole ``z^-order`` included.
 
     Parameters
@@ -293,7 +293,7 @@ def solve_tilt(
     def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
         # One array, and so one kernel, for the numbers of all steps.
         tilt, _, left, right, count = state[1]
-        at_tilt, spread = tilted_moments(order, distribution, tilt)
+        at_tilt, spread = moments_at_tilt(order, distribution, tilt)
         excess = at_tilt - distance
         left = jnp.where(excess >= 0, tilt, left)
         right = jnp.where(excess < 0, tilt, right)

@@ -7,7 +7,7 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from nn_uq_dist.box_gaussian import conditional_moments, input_draws, posterior_moments
+from nn_uq_dist.box_gaussian import input_draws, moments_given_outputs, posterior_moments
 from tests.box_gaussian.references import problem, tensor_rule
 
 KEY = jax.random.key(3)
@@ -53,7 +53,7 @@ def test_conditional_moments_against_quadrature(x64):
     covariance = root @ root.T + 0.02 * np.eye(5)
     known = np.array([0.7, -1.1])
     columns = np.concatenate([root, 0.02**0.5 * np.eye(5)], axis=1)
-    found = conditional_moments(jnp.asarray(known), jnp.asarray(weights), jnp.asarray(columns))
+    found = moments_given_outputs(jnp.asarray(known), jnp.asarray(weights), jnp.asarray(columns))
     inputs, mass = tensor_posterior(known, weights[:2], covariance[:2, :2])
     gain = covariance[2:, :2] @ np.linalg.inv(covariance[:2, :2])
     centers = inputs @ weights[2:].T + (known - inputs @ weights[:2].T) @ gain.T
