@@ -268,8 +268,9 @@ def nataf_by_kurtosis(excess_kurtosis: Array, correlation: Array) -> Array:
               \qquad \alpha = \arcsin A
 
     (C. K. I. Williams, Computation with infinite networks, Neural Computation 10, 1998: the
-    covariance of two error functions). For weighted sums it is off by 8e-4 at most and 1e-4 on
-    average; taking the correlation of the outputs for that of the scores, by .013 and .004.
+    covariance of two error functions). Of 3,000 pairs of random weighted sums it is off by
+    1.2e-3 at most and 2e-4 on average (with the sixth cumulants as well, by 1.5e-3 and 1e-4);
+    taking the correlation of the outputs for that of the scores, by .013 and .004.
 
     Examples
     --------
