@@ -13,7 +13,7 @@ pytestmark = pytest.mark.viz
 @pytest.mark.slow
 @pytest.mark.usefixtures("fully_optimized")
 def test_noisy_inputs_runs(example, run):
-    arguments = "--num-new 400 --num-warmup 100 --num-draws 60 --num-chains 1"
+    arguments = "--num-new 400 --num-warmup 60 --num-draws 40 --num-chains 1"
     lines = run(arguments, "noisy_inputs.png")
     # The rows of both tables that start with the name of a fit, the posterior first.
     rows = [row for row in map(str.split, lines) if row and row[0] in example.COLORS]

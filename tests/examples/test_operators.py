@@ -21,25 +21,6 @@ BARS = {  # relative L2 error, hidden layers
 }
 
 
-@pytest.mark.parametrize("degree", [1, 8, 30])
-def test_lobatto_is_exact_for_polynomials(operators, degree):
-    x, w = operators.lobatto.nodes(degree), operators.lobatto.weights(degree)
-    assert (x[0], x[-1]) == (-1, 1)
-    np.testing.assert_array_equal(x, -x[::-1])
-    if degree > 1:  # the inner nodes are zeros of the Jacobi polynomial with parameters (1, 1)
-        expected = scipy.special.roots_jacobi(degree - 1, 1, 1)[0]
-        np.testing.assert_allclose(x[1:-1], expected, atol=2e-15)
-    for power in range(2 * degree):
-        np.testing.assert_allclose(w @ x**power, 2 / (power + 1) * (power % 2 == 0), atol=1e-14)
-    derivative = operators.lobatto.differentiation_matrix(degree)
-    points = np.linspace(-1, 1, 7)
-    for power in range(degree + 1):
-        slope = power * x ** max(power - 1, 0)
-        np.testing.assert_allclose(derivative @ x**power, slope, atol=1e-13 * degree**3)
-        values = operators.lobatto.interpolate(x**power, points)
-        np.testing.assert_allclose(values, points**power, atol=1e-13)
-
-
 @pytest.mark.parametrize("name", ["nonlinear", "linear"])
 @pytest.mark.usefixtures("x64")
 def test_operators_match_adaptive_quadrature(operators, name):

@@ -157,8 +157,9 @@ def test_batches_of_outputs_and_of_inputs():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [1e-15, 1e15])
-def test_does_not_depend_on_units_of_inputs_and_outputs(size):
+def test_does_not_depend_on_units_of_inputs_and_outputs():
+    size = 1e15
+
     def found(size):
         zeros = jnp.zeros(2)
         normal = nuq.Input.normal(zeros, [0.0, 0.3 * size])
