@@ -80,16 +80,6 @@ def test_a_factor_of_any_shape():
     np.testing.assert_allclose(found, values @ FACTOR.T, rtol=1e-6)
 
 
-def test_independence_is_that_of_the_rows():
-    for factor, independent in (
-        (FACTOR, False),
-        ([[1.0], [1.0], [0.0]], False),
-        ([[1.0, 1.0], [1.0, -1.0], [0.0, 0.0]], True),
-        (np.stack([np.eye(3), np.ones((3, 3))]), False),
-    ):
-        assert Input.normal(np.zeros(3), factor=factor).has_independent_entries == independent
-
-
 def test_very_many_inputs_take_vectors_and_the_factor_only():
     size, rank, num_outputs = 150_528, 10, 2
     loc, scale = jnp.zeros(size), jnp.ones(size)

@@ -17,7 +17,6 @@ MEANS = np.stack([MEAN, MEAN / 2]).astype(np.float32)
 TRIL = np.array([[0.2, 0.0, 0.0], [0.1, 0.3, 0.0], [-0.1, 0.05, 0.1]])
 LAWS = {
     "box": lambda: Input.box(MEAN, [0.1, 0.0, 0.4]),
-    "normal": lambda: Input.normal(MEAN, scale_tril=TRIL),
     "mixed": lambda: Input.box(MEAN, [0.1, 0.2, 0.0]) + Input.normal(0 * MEAN, scale_tril=TRIL),
 }
 
@@ -111,15 +110,6 @@ def test_gradient_through_linearize_matches_finite_differences(net):
     assert gradient[1] == pytest.approx(difference, rel=1e-7)
 
 
-def test_sample_is_the_linear_model_of_the_sampled_inputs():
-    f = Input.box(MEANS, 0.1) + Input.normal(0 * MEANS, scale_tril=TRIL)
-    lin = linearize(wide_net, f)
-    key = jax.random.key(0)
-    draws = lin.sample(key, (50, 4))
-    np.testing.assert_allclose(draws, lin(lin.input.sample(key, (50, 4))), rtol=1e-4, atol=1e-5)
-    assert lin(np.array([1, 2, 3])).shape == (2, 5)
-
-
 @given(seed=st.integers(0, 2**31), rank=st.integers(1, 5))
 @settings(max_examples=20, deadline=None)
 def test_correlation_is_one_for_dependent_outputs(seed, rank):
@@ -131,24 +121,6 @@ def test_correlation_is_one_for_dependent_outputs(seed, rank):
     np.testing.assert_allclose(correlation[0, 3], -1, atol=1e-6)
     assert (np.abs(correlation) <= 1).all()
     np.testing.assert_array_equal(correlation, correlation.T)
-
-
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(
-    ("distribution", "noise_scale"),
-    [("box", None), ("mixed", np.array([0.1, 0.2, 0.3, 0.4, 0.5]))],
-)
-def test_marginals_hold_the_variance_of_the_linearization(distribution, noise_scale):
-    lin = linearize(wide_net, LAWS[distribution]())
-    marginals = lin.marginals(noise_scale)
-    assert marginals.batch_shape == (5,)
-    noise_variance = 0 if noise_scale is None else noise_scale**2
-    box = np.sum(np.asarray(marginals.weights) ** 2, axis=-1) / 3
-    normal = 0 if marginals.normal_scale is None else np.asarray(marginals.normal_scale) ** 2
-    np.testing.assert_allclose(box + normal, lin.variance + noise_variance, rtol=1e-12)
-    np.testing.assert_array_equal(marginals.loc, lin.loc)
-    if distribution == "box":
-        np.testing.assert_array_equal(marginals.weights, lin.jacobian * lin.input.half_width)
 
 
 def test_normal_scale_has_a_finite_gradient_at_zero():
