@@ -37,18 +37,8 @@ def flax_network(seed):
     return nnx.Sequential(hidden, jnp.tanh, nnx.Linear(WIDTH, NUM_OUTPUTS, rngs=rngs))
 
 
-def recurrent(seed):
-    weights = Operator(seed).hidden
-
-    def one(state, value):
-        return jnp.tanh(state + weights @ value), None
-
-    return lambda x: jax.lax.scan(one, jnp.zeros(WIDTH), jnp.diag(x))[0][:NUM_OUTPUTS]
-
-
 NETWORKS = {
     "function": lambda seed: Operator(seed).apply,
-    "loop": recurrent,
     "nnx_module": flax_network,
     "equinox_module": lambda seed: eqx.nn.MLP(
         NUM_INPUTS, NUM_OUTPUTS, WIDTH, 1, activation=jnp.tanh, key=jax.random.key(seed)

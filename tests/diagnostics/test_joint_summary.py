@@ -8,7 +8,7 @@ import scipy.linalg
 import scipy.stats
 
 from nn_uq_dist import GaussianCopulaJoint, Input, Linearization, linearize, paired_draws
-from nn_uq_dist.diagnostics import _joint_summary, joint_summary
+from nn_uq_dist.diagnostics import joint_summary
 
 pytestmark = [pytest.mark.slow, pytest.mark.viz]
 
@@ -40,20 +40,6 @@ def exact_draws(lin):
 @pytest.fixture(scope="module")
 def summary_of_exact(lin, exact_draws):
     return of_copula(lin, exact_draws, jax.random.key(0), output_names=NAMES)
-
-
-def test_correlation_and_its_standard_error_agree_with_the_jackknife():
-    x = np.random.default_rng(0).gamma(2, size=(1_000, 3))
-    x = x @ np.array([[1.0, 0.8, 0.1], [0.0, 1.0, -2.0], [0.0, 0.0, 1.0]]) + 5
-    found, error = _joint_summary.sample_correlation(x)
-    np.testing.assert_allclose(found, np.corrcoef(x.T), atol=1e-12)
-    left_out = [np.corrcoef(np.delete(x, i, axis=0).T) for i in range(len(x))]
-    jackknife = np.sqrt((len(x) - 1) * np.var(left_out, axis=0))
-    np.testing.assert_allclose(error, jackknife, rtol=0.03, atol=1e-9)
-    x[:, 1] = 0.1  # constant
-    is_constant = np.arange(3) == 1
-    for part in _joint_summary.sample_correlation(x):
-        np.testing.assert_array_equal(np.isnan(part), is_constant | is_constant[:, None])
 
 
 def test_correlations_agree_with_numpy_and_the_linear_distribution(summary_of_exact, exact_draws):
@@ -98,9 +84,7 @@ def test_verdict_names_the_copula():
     draws = np.asarray(lin.sample(jax.random.key(0), (8_000,)))
     summary = of_copula(lin, draws, jax.random.key(1))
     assert "copula" in summary.verdict
-    report = str(summary)
-    assert summary.verdict in report.replace("\n", " ")
-    assert max(map(len, report.splitlines())) <= 80
+    assert max(map(len, str(summary).splitlines())) <= 80
     assert summary.calibration.loc["radius", "dominates"] == "copula"
 
 
@@ -110,15 +94,12 @@ def test_rows_that_are_not_finite_are_counted_and_left_out(lin, exact_draws):
     with pytest.warns(RuntimeWarning, match="slope: 5, bend: 5"):
         found = of_copula(lin, draws, jax.random.key(0), output_names=NAMES)
     assert (found.num_draws, found.num_non_finite) == (2_000, 8)
-    np.testing.assert_allclose(
-        found.correlation["monte_carlo"], np.corrcoef(draws[8:].T), atol=1e-6
-    )
-    draws[50:, 0] = np.nan
-    with (
-        pytest.warns(RuntimeWarning, match="left out"),
-        pytest.raises(ValueError, match="at least 100 rows that are finite in all outputs, got 42"),
-    ):
-        of_copula(lin, draws, jax.random.key(0))
+    kept = draws[8:].astype(np.float64).T
+    np.testing.assert_allclose(found.correlation["monte_carlo"], np.corrcoef(kept), atol=1e-6)
+    left_out = [np.corrcoef(np.delete(kept, i, axis=1)) for i in range(kept.shape[1])]
+    jackknife = np.sqrt((len(left_out) - 1) * np.var(left_out, axis=0))
+    error = found.correlation["standard_error"]
+    np.testing.assert_allclose(error, jackknife, rtol=0.03, atol=1e-7)
 
 
 def test_pairs_sharpen_the_correlations():

@@ -49,21 +49,13 @@ def test_indices_agree_with_conditional_means_of_draws(name):
         np.testing.assert_allclose(found.sum("input"), 1, rtol=1e-6)
 
 
-def test_correlated_boxes_are_refused():
-    f = Input.box(np.zeros(3), [1.0, 0.0, 0.3]) + Input.normal(np.zeros(3), scale_tril=TRIL)
-    with pytest.raises(ValueError, match="some of whose bounded inputs depend on others"):
-        sensitivity(Linearization(np.zeros(2), JACOBIAN, f))
-
-
-def test_labels_and_edges():
+def test_constant_and_tiny_outputs():
     jacobian = [[0.0, 0.0], [1e-25, 2e-25], [3.0, 4.0]]
     lin = Linearization(np.zeros(3), jacobian, Input.box(np.zeros(2), [1.0, 0.0]))
-    found = sensitivity(lin, input_names=["wind", "tide"], output_names=list("abc"))
-    assert found.dims == ("output", "input")
-    assert found["input"].values.tolist() == ["wind", "tide"]
+    found = sensitivity(lin, output_names=list("abc"))
     assert found.sel(output="a").isnull().all()
     np.testing.assert_allclose(found.sel(output=["b", "c"]), [[1, 0], [1, 0]], rtol=1e-12)
-    assert sensitivity(lin)["input"].values.tolist() == ["f[0]", "f[1]"]
+    assert found["input"].values.tolist() == ["f[0]", "f[1]"]
 
 
 @jax.tree_util.register_dataclass
@@ -104,9 +96,6 @@ def test_estimated_indices_agree_with_quadrature():
     total = moment(2) - moment(1) ** 2
     expected = [[0.25 / 12 / total, 4 / 3 / total], [1.0, 0.0]]
     np.testing.assert_allclose(indices, expected, atol=4 * indices.attrs["standard_error"] + 2e-3)
-    other = sensitivity(model, key=jax.random.key(1))
-    assert not indices.equals(other)
-    np.testing.assert_allclose(indices, other, atol=6 * indices.attrs["standard_error"])
 
 
 def test_standard_errors_of_estimated_indices_hold():

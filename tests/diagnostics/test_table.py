@@ -65,6 +65,9 @@ def test_distributions_of_any_kind():
     assert of_grid.index.names == ["point_0", "point_1", "output"]
     far = table(dist.Normal(jnp.zeros(1), 1.0), limits=12.0, quantiles=())
     np.testing.assert_allclose(far["P(> 12)"], scipy.stats.norm.sf(12), rtol=1e-4)
+    tiny = table(dist.LogNormal(jnp.zeros(1), 0.5), limits=0.03, quantiles=(), upper=False)
+    expected = scipy.stats.lognorm(0.5).cdf(0.03)  # 1e-12
+    np.testing.assert_allclose(tiny["P(< 0.03)"], expected, rtol=1e-3)
     joint = table(LIN.joint(), quantiles=())
     np.testing.assert_allclose(joint["sd"], np.sqrt(LIN.variance), rtol=1e-5)
 

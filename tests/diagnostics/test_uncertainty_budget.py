@@ -21,7 +21,7 @@ def density(x):
     return {"density": value, "mass": x["mass"]}
 
 
-def test_rows(precision):
+def test_rows():
     lin = nuq.linearize(density, INPUTS)
     budget = uncertainty_budget(lin)
     rows = budget.loc["density"]
@@ -40,7 +40,6 @@ def test_rows(precision):
     np.testing.assert_allclose(rows["share"][:4], parts**2 / (parts**2).sum(), rtol=4e-5)
     assert budget.loc["mass", "share"].tolist() == pytest.approx([1, 0, 0, 0, 1])
     assert max(map(len, str(budget).splitlines())) <= 80
-    assert "<table" in budget._repr_html_()
 
 
 def test_correlated_inputs_are_in_their_own_units():
@@ -55,8 +54,8 @@ def test_correlated_inputs_are_in_their_own_units():
     )
 
 
-def test_units_of_any_size(precision):
-    """A capacitor and a frequency: a picofarad and a gigahertz."""
+def test_units_of_any_size():
+    """A picofarad and a gigahertz, in single precision."""
     f = {
         "C": nuq.Input.student_t(jnp.array([4.7e-12]), 2e-14, 9.0),
         "freq": dist.LogNormal(jnp.log(jnp.array([1e9])), 0.01).to_event(1),
@@ -71,7 +70,6 @@ def test_units_of_any_size(precision):
 
 def test_what_is_refused():
     batch = nuq.linearize(lambda x: x, nuq.Input.box(jnp.zeros((3, 2)), 1.0))
-    with pytest.raises(TypeError, match=r"without a batch, got .* such as linearization\[0\]"):
-        uncertainty_budget(batch)
-    with pytest.raises(TypeError, match="must be a Linearization"):
-        uncertainty_budget(batch[0].marginals())
+    for wrong, words in ((batch, "without a batch"), (batch[0].marginals(), "a Linearization")):
+        with pytest.raises(TypeError, match=words):
+            uncertainty_budget(wrong)

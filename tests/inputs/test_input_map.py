@@ -5,20 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-import nn_uq_dist as nuq
 from nn_uq_dist.inputs import as_input
-
-
-def test_moments_are_those_of_the_base():
-    f = {"a": dist.Normal(jnp.ones(2), 0.5).to_event(1), "b": dist.Uniform(-1.0, 1.0)}
-    distribution = as_input(f)
-    base = distribution.base
-    assert (base.is_vector, distribution.is_vector) == (True, False)
-    for name in ("mean", "variance", "covariance", "half_width", "normal_scale"):
-        np.testing.assert_array_equal(getattr(distribution, name), getattr(base, name))
-    assert distribution.num_standard_variables == base.num_standard_variables == (1, 2)
-    shares = nuq.diagnostics.sensitivity(nuq.Linearization([0.0], [[1.0, 1.0, 1.0]], distribution))
-    np.testing.assert_allclose(shares.values[0], np.array([3, 3, 4]) / 10, rtol=1e-5)
 
 
 def test_distributions_within_structures():

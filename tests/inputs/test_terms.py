@@ -7,7 +7,6 @@ import numpyro.distributions as dist
 import pytest
 from scipy.linalg import block_diag
 
-import nn_uq_dist as nuq
 from nn_uq_dist import Input
 from nn_uq_dist.basics.concrete import in_float64
 from nn_uq_dist.distributions import LinearImage
@@ -38,7 +37,6 @@ CASES = {
         np.eye(2) * (1 / 3 + 0.25 / 3 + 0.0625) + TRIL @ TRIL.T,
         [1.5] * 2,
     ),
-    "alone": (SHARED, OWN, [0.6] * 3),
     "sum of blocks": (
         Input.join(SHARED, BOX) + Input.join(BOX, SHARED),
         block_diag(OWN + BESIDE, OWN + BESIDE),
@@ -91,40 +89,9 @@ def test_moments_columns_and_draws_follow_from_the_terms(name):
     assert (np.abs(draws.mean(axis=0)) <= 6 * sd / np.sqrt(len(draws)) + 1e-7).all()
 
 
-def test_known_inputs_have_no_columns():
-    f = Input.join(BOX, KNOWN, NORMAL)
-    jacobian = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
-    image = LinearImage(*f.columns(jacobian))
-    np.testing.assert_allclose(image.uniform, jacobian[:, :3] * [1.0, 0.0, 2.0], rtol=1e-6)
-    np.testing.assert_allclose(image.normal, jacobian[:, 4:] @ TRIL, rtol=1e-5)
-    np.testing.assert_array_equal(f.mean, [0.0, 1.0, 2.0, 5.0, 2.0, 3.0])
-    expected = [0, 0, 0, 0, 1, np.hypot(0.4, 0.5)]
-    np.testing.assert_allclose(f.normal_scale, expected, rtol=1e-6)
-    assert Input.join(BOX, KNOWN).has_independent_entries
-    assert Input.join(BOX, KNOWN).normal_scale is None
-
-
 def test_known_inputs_alone_are_constant():
-    for f in (KNOWN, Input.join(KNOWN, KNOWN), KNOWN + KNOWN):
-        size = f.num_inputs
+    for f in (Input.join(KNOWN, KNOWN), KNOWN + KNOWN):
         draws = f.sample(jax.random.key(0), (3,))
         np.testing.assert_array_equal(draws, np.tile(f.mean, (3, 1)))
-        assert LinearImage(*f.columns(np.ones((2, size), np.float32))).is_constant.all()
-        assert f.num_standard_variables == (0, 0)
-        found = f.deviation_at_points(jnp.full((4, 1), 0.3))
-        np.testing.assert_array_equal(found, np.zeros((4, size)))
-        np.testing.assert_array_equal(f.variance, np.zeros(size))
-        np.testing.assert_array_equal(f.covariance, np.zeros((size, size)))
+        np.testing.assert_array_equal(f.covariance, np.zeros((f.num_inputs, f.num_inputs)))
         assert f.has_independent_entries
-
-
-def test_shares_of_a_block_are_those_of_its_inputs_alone():
-    rows = np.array([[1.0, 2.0, 0.5, 1.0, -1.0]])
-    lin = nuq.Linearization([0.0], rows, Input.join(BOX, NORMAL))
-    found = nuq.diagnostics.sensitivity(lin).values[0]
-    covariance = TRIL @ TRIL.T
-    own = rows[0, :3] ** 2 * np.diag(BESIDE)
-    # What a normal input tells: (C r)_k^2 / C_kk.
-    told = (covariance @ rows[0, 3:]) ** 2 / np.diag(covariance)
-    total = own.sum() + rows[0, 3:] @ covariance @ rows[0, 3:]
-    np.testing.assert_allclose(found, np.concatenate([own, told]) / total, rtol=1e-5)

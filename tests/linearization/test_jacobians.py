@@ -26,9 +26,7 @@ def small_portions(monkeypatch):
 
 
 @pytest.mark.usefixtures("small_portions", "x64")
-@pytest.mark.parametrize(
-    ("shape", "batch"), [((7, 13), ()), ((13, 7), (2, 3)), ((60, 1), (5,)), ((1, 60), ())]
-)
+@pytest.mark.parametrize(("shape", "batch"), [((7, 13), ()), ((13, 7), (2, 3))])
 def test_portions_are_the_jacobian(shape, batch):
     net = network(*shape)
     points = jax.random.normal(jax.random.key(1), (*batch, shape[0]))
@@ -45,10 +43,9 @@ def test_batch_size_changes_nothing():
     net = network(4, 3)
     distribution = Input.box(jax.random.normal(jax.random.key(2), (7, 4)), 0.1)
     whole = linearize(net, distribution)
-    for batch_size in (1, 3):
-        parts = linearize(net, distribution, batch_size=batch_size)
-        np.testing.assert_allclose(parts.loc, whole.loc, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(parts.jacobian, whole.jacobian, rtol=1e-5, atol=1e-6)
+    parts = linearize(net, distribution, batch_size=3)
+    np.testing.assert_allclose(parts.loc, whole.loc, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(parts.jacobian, whole.jacobian, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(200, 30_000), (150_528, 10)])

@@ -17,7 +17,6 @@ MEANS = np.stack([MEAN, MEAN / 2]).astype(np.float32)
 TRIL = np.array([[0.2, 0.0, 0.0], [0.1, 0.3, 0.0], [-0.1, 0.05, 0.1]])
 LAWS = {
     "box": lambda: Input.box(MEAN, [0.1, 0.0, 0.4]),
-    "normal": lambda: Input.normal(MEAN, scale_tril=TRIL),
     "mixed": lambda: Input.box(MEAN, [0.1, 0.2, 0.0]) + Input.normal(0 * MEAN, scale_tril=TRIL),
 }
 
@@ -47,7 +46,7 @@ def assert_same_distribution(actual, expected, rtol=1e-6):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(("distribution", "num_outputs"), [("box", 2), ("normal", 5), ("mixed", 5)])
+@pytest.mark.parametrize(("distribution", "num_outputs"), [("box", 2), ("mixed", 5)])
 def test_moments_match_uncertainties(distribution, num_outputs):
     distribution = LAWS[distribution]()
     lin = linearize(lambda x: wide_net(x)[:num_outputs], distribution)
@@ -65,19 +64,15 @@ def test_moments_match_uncertainties(distribution, num_outputs):
 def test_batch_is_the_stack_of_single_distributions():
     means = np.random.default_rng(0).uniform(-1, 1, (2, 3, 3)).astype(np.float32)
     lin = linearize(wide_net, dist.Normal(means, 0.1).to_event(1))
-    assert lin.batch_shape == (2, 3)
-    assert lin.jacobian.shape == (2, 3, 5, 3)
     assert lin.covariance.shape == lin.correlation.shape == (2, 3, 5, 5)
-    linearize_one = jax.jit(lambda mean: linearize(wide_net, dist.Normal(mean, 0.1).to_event(1)))
-    for index in np.ndindex(2, 3):
-        single = linearize_one(means[index])
-        assert_same_distribution(jax.tree.map(lambda leaf, i=index: leaf[i], lin), single)
+    single = linearize(wide_net, dist.Normal(means[1, 2], 0.1).to_event(1))
+    assert_same_distribution(jax.tree.map(lambda leaf: leaf[1, 2], lin), single)
 
 
 @pytest.mark.slow
-def test_tangents_at_points(precision):
-    box = Input.box(MEAN.astype(precision), 0.4)
-    points = jnp.array([[0.7, -0.4, 0.1], [0.0, 1.0, -0.3]], precision)
+def test_tangents_at_points():
+    box = Input.box(MEAN.astype(np.float32), 0.4)
+    points = jnp.array([[0.7, -0.4, 0.1], [0.0, 1.0, -0.3]])
     lin = linearize(wide_net, box, points)
     assert lin.batch_shape == (2,)
     for k, at in enumerate(points):
@@ -100,7 +95,7 @@ def test_transformations_agree_with_eager():
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("net", [wide_net, narrow_net])
+@pytest.mark.parametrize("net", [narrow_net, wide_net])  # both modes of differentiation
 def test_gradient_through_linearize_matches_finite_differences(net):
     def total(beta, shift):
         f = dist.Uniform(MEAN + shift - beta, MEAN + shift + beta).to_event(1)
@@ -113,30 +108,6 @@ def test_gradient_through_linearize_matches_finite_differences(net):
     h = 1e-5
     difference = float(total(0.2, 0.1 + h) - total(0.2, 0.1 - h)) / (2 * h)
     assert gradient[1] == pytest.approx(difference, rel=1e-7)
-
-
-def test_mode_follows_the_shape():
-    @jax.custom_vjp
-    def only_reverse(x):
-        return x
-
-    only_reverse.defvjp(lambda x: (x, None), lambda _, g: (g,))
-    distribution = LAWS["box"]()
-    lin = linearize(lambda x: narrow_net(only_reverse(x)), distribution)
-    assert lin.jacobian.shape == (2, 3)
-    # A function with a reverse rule alone cannot be differentiated forwards.
-    with pytest.raises(TypeError, match="forward-mode"):
-        linearize(lambda x: wide_net(only_reverse(x)), distribution)
-
-
-def test_sample_is_the_linear_model_of_the_sampled_inputs():
-    f = Input.box(MEANS, 0.1) + Input.normal(0 * MEANS, scale_tril=TRIL)
-    lin = linearize(wide_net, f)
-    key = jax.random.key(0)
-    draws = lin.sample(key, (50, 4))
-    assert draws.shape == (50, 4, 2, 5)
-    np.testing.assert_allclose(draws, lin(lin.input.sample(key, (50, 4))), rtol=1e-4, atol=1e-5)
-    assert lin(np.array([1, 2, 3])).shape == (2, 5)
 
 
 @given(seed=st.integers(0, 2**31), rank=st.integers(1, 5))
@@ -152,75 +123,44 @@ def test_correlation_is_one_for_dependent_outputs(seed, rank):
     np.testing.assert_array_equal(correlation, correlation.T)
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(
-    ("distribution", "noise_scale"),
-    [("box", None), ("normal", np.array([0.1, 0.2, 0.3, 0.4, 0.5])), ("mixed", 0.5)],
-)
-def test_marginals_hold_the_variance_of_the_linearization(distribution, noise_scale):
-    lin = linearize(wide_net, LAWS[distribution]())
-    marginals = lin.marginals(noise_scale)
-    assert marginals.batch_shape == (5,)
-    noise_variance = 0 if noise_scale is None else noise_scale**2
-    box = np.sum(np.asarray(marginals.weights) ** 2, axis=-1) / 3
-    normal = 0 if marginals.normal_scale is None else np.asarray(marginals.normal_scale) ** 2
-    np.testing.assert_allclose(box + normal, lin.variance + noise_variance, rtol=1e-12)
-    np.testing.assert_array_equal(marginals.loc, lin.loc)
-    if distribution == "box":
-        np.testing.assert_array_equal(marginals.weights, lin.jacobian * lin.input.half_width)
-        assert (marginals.support is dist.constraints.real) == (noise_scale is not None)
-    if distribution == "normal":
-        assert marginals.weights.shape == (5, 1)
-
-
-def test_normal_scale_has_finite_gradients_at_zero():
+def test_normal_scale_has_a_finite_gradient_at_zero():
     def scale(t):
         normal = Input.normal(jnp.zeros(2), scale_tril=t * jnp.eye(2))
         lin = Linearization(jnp.zeros(2), jnp.eye(2), Input.box(jnp.zeros(2), 1.0) + normal)
         return jnp.sum(lin.marginals().normal_scale)
 
-    for derivative, expected in ((jax.grad(scale), 2.0), (jax.grad(jax.grad(scale)), 0.0)):
-        assert derivative(0.0) == 0
-        assert derivative(0.5) == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.usefixtures("x64")
-def test_dtype_follows_distribution_and_network():
-    for mean, weights, expected, num_outputs in (
-        (jnp.float32, jnp.float32, jnp.float32, 2),
-        (jnp.float32, jnp.float64, jnp.float64, 2),
-        (jnp.bfloat16, jnp.bfloat16, jnp.bfloat16, 5),
-    ):
-        matrix = jnp.ones((num_outputs, 3), weights)
-        lin = linearize(lambda x, matrix=matrix: matrix @ x, Input.box(jnp.zeros(3, mean), 0.5))
-        assert lin.loc.dtype == lin.jacobian.dtype == lin.covariance.dtype == expected
+    assert (jax.grad(scale)(0.0), jax.grad(scale)(0.5)) == (0, 2)
 
 
 BOX = Input.box(np.zeros(3), 0.1)
 LOC, LIN = np.zeros(2), Linearization(np.zeros(2), np.eye(2, 3), BOX)
+SAME = Linearization(LOC, [[1.0, 2.0, 0.0], [2.0, 4.0, 0.0]], BOX)
+FOUR = Linearization(np.zeros(4), np.ones((4, 3)), BOX)  # more outputs than inputs
 MANY = Linearization(np.zeros((4, 2)), [[1.0, 0, 0], [0, 0, 0]], BOX)
 ERRORS = (
     (lambda: linearize(jnp.sqrt, BOX), r"the Jacobian of network .*\(0, 0\) \(y\[0\], f\[0\]\)"),
     (lambda: LIN.marginals()["y[1]"], "output_names.index"),
     (lambda: linearize(wide_net, BOX, np.zeros(2)), "at must have shape .* = 3"),
-    (lambda: linearize(wide_net, BOX, "mode"), "at must be an array of real"),
     (lambda: linearize(wide_net, BOX, np.array([np.nan, 0, 0])), "at must be finite"),
     (lambda: linearize(jnp.sin, BOX, batch_size=0), "batch_size must be a positive integer, got 0"),
     (lambda: Linearization(LOC, np.eye(2, 3), np.zeros(3)), "input must be an nn_uq_dist.Input"),
-    (lambda: Linearization(0.0, np.eye(2, 3), BOX), r"got shape \(\)"),
-    (lambda: Linearization(LOC, np.eye(3), BOX), r"\(N_y, N_x\) = \(2, 3\) .* got shape \(3, 3\)"),
-    (
-        lambda: Linearization(np.zeros((4, 2)), np.zeros((5, 2, 3)), BOX),
-        r"loc \(4,\), jac.* \(5,\)",
-    ),
+    (lambda: Linearization(LOC, np.eye(3), BOX), r"\(N_y, N_x\) = \(2, 3\)"),
     (lambda: Linearization(LOC, np.full((2, 3), np.nan), BOX), "jacobian must be finite, got nan"),
     (lambda: LIN(np.zeros(2)), r"x must have shape .* N_x = 3, got shape \(2,\)"),
     (lambda: MANY(np.zeros((5, 3))), r"x \(5,\), batch_shape \(4,\)"),
     (lambda: LIN.marginals(np.nan), "noise_scale must be finite"),
-    (MANY[0].marginals, r"got zero sensitivity for output y\[1\]"),
     (MANY.marginals, r"output y\[1\] of batch entry \(0,\) and 3 more"),
     (lambda: BOX.sample(0), "key must be a JAX random key, got int 0"),
     (lambda: LIN.sample(jax.random.key(0), 3), "sample_shape must be a tuple, got int 3"),
+    (lambda: LIN.marginals(noise_covariance=[[1.0, 0.5], [0.0, 1.0]]), "must be symmetric"),
+    (lambda: LIN.joint(noise_covariance=[[1.0, 2.0], [2.0, 1.0]]), "must be .*semidefinite"),
+    (lambda: LIN.gaussian_copula(noise_covariance=np.eye(3)), r"shape \(\.\.\., 2, 2\)"),
+    (lambda: LIN.gaussian_copula(min_eigenvalue=1.0), "min_eigenvalue must be in"),
+    (lambda: LIN.gaussian_copula(min_eigenvalue=[0.1, 0.2]), "min_eigenvalue must be a scalar"),
+    (lambda: SAME.gaussian_copula(min_eigenvalue=None), "positive definite"),
+    (lambda: LIN.input_posterior(np.zeros(3), 0.1), "N_y = 2"),
+    (lambda: LIN.input_posterior([np.nan, 0.0], 0.1), "y must be finite"),
+    (lambda: FOUR.input_posterior(np.zeros(4)), "no input reproduces them"),
 )
 
 
@@ -228,12 +168,6 @@ def test_errors():
     for call, message in ERRORS:
         with pytest.raises((TypeError, ValueError), match=message):
             call()
-
-
-def test_a_batch_of_no_points_has_distributions():
-    empty = linearize(lambda x: x, Input.box(np.zeros((0, 2)), 1.0))
-    assert empty.marginals().batch_shape == (0, 2)
-    assert empty.gaussian_copula().batch_shape == (0,)
 
 
 def test_outputs_by_name():
@@ -253,7 +187,5 @@ def test_outputs_by_name():
     chosen = corrected.select(some.output_names)
     assert chosen.output_names == ["load", "flow"]
     np.testing.assert_allclose(chosen.variance, corrected.variance[jnp.array(places)], rtol=1e-6)
-    value = jnp.array([3.01, 2.02])
-    assert jnp.isfinite(chosen.joint(noise_scale=0.1).log_prob(value))
     with pytest.raises((TypeError, ValueError), match=r"outputs must .*'speed'"):
         lin.select("speed")

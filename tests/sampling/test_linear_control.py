@@ -1,11 +1,7 @@
 """Correlations of many outputs at once, against those of each two with weights of their own."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import pytest
 
-import nn_uq_dist as nuq
 from nn_uq_dist.sampling._linear_control import correlations
 
 
@@ -34,17 +30,3 @@ def test_each_two_have_the_weights_of_their_own():
         expected = mean(x * y) / np.sqrt(mean(x * x) * mean(y * y))
         np.testing.assert_allclose(found[[a, b], [b, a]], expected, rtol=1e-9)
     assert (np.diag(found) == 1).all()
-
-
-def test_they_are_those_of_the_estimates():
-    def network(x):
-        return jnp.stack([x[0] * x[1], jnp.exp(x[1]), jnp.log(x[0]), x.sum(), 0 * x[0] + 3.0, x[1]])
-
-    f = nuq.Input.box(jnp.array([[0.5, 1.0], [1.5, 0.2]]), half_width=jnp.array([0.6, 1.0]))
-    lin = nuq.linearize(network, f)
-    with pytest.warns(RuntimeWarning, match="9 of 2400 network outputs drawn are NaN"):
-        pairs = nuq.paired_draws(network, lin, jax.random.key(0), 200, progress=False)
-    statistics = nuq.paired_statistics(pairs)
-    expected = statistics.correlation.value
-    assert statistics.correlation_matrix.shape == (2, 6, 6)
-    np.testing.assert_allclose(statistics.correlation_matrix, expected, rtol=1e-8, atol=1e-10)
