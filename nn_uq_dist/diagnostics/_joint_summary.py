@@ -21,7 +21,10 @@ from nn_uq_dist.diagnostics.output_functions import OutputFunctions, Tails, join
 from nn_uq_dist.distributions import JointDistribution
 from nn_uq_dist.linearization import LinearModel
 from nn_uq_dist.sampling import PairedDraws, paired_statistics
-from nn_uq_dist.sampling.distribution_functions import kolmogorov_noise_floor, kolmogorov_smirnov
+from nn_uq_dist.sampling.sample_distribution_functions import (
+    kolmogorov_noise_floor,
+    kolmogorov_smirnov,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

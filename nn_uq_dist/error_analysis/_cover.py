@@ -42,7 +42,9 @@ _TOLERANCES = (1e-12, 1e-7)
 # distribution with the standard deviation of the tangent: for the whole input, and for parts of it.
 _WORTHS, _WORTH_OF_PARTS = (1.0, 1.0, 0.5, 0.2, 0.06), 0.5
 # Where the gap is looked at: up to 4 standard deviations of the tangent, and between quantiles.
-_MOST_SCORE, _NUM_AROUND, _NUM_BETWEEN = 1.6, 33, 16
+_MOST_SCORE = 1.6
+_NUM_AROUND = 33
+_NUM_BETWEEN = 16
 _EXTREME = 1e-3
 _LEAST_MASS = 2.0**-50
 

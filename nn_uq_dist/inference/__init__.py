@@ -9,7 +9,7 @@ Of how probable it is that the network fails, read `_failure_probability.py` fir
 mixture that this leads to. `_limit_state.py` says which runs fail, has climbs to the limit, and
 planes and corners there; `_markov_chains.py` has chains beyond it, and subset simulation, which is
 made of such. All lead to failing inputs. `_normal_mixture.py` has the distributions that are drawn
-from, and `_failure_estimate.py` the estimate, and what can be claimed.
+from, `_failure_estimate.py` the estimate, and `_failure_claims.py` what it claims.
 
 Of the inputs behind observed outputs, read `_input_posterior.py` first. `_posterior_starts.py`
 finds where to begin and tells how much it may have missed, `_student_mixture.py` has the

@@ -12,23 +12,25 @@ from numpyro.distributions import Distribution
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import number_table
-from nn_uq_dist.inference._failure_estimate import FinalSample, claims, reach
-from nn_uq_dist.inference._failure_search import contradictions, searched
+from nn_uq_dist.inference._failure_claims import claims, reach
+from nn_uq_dist.inference._failure_estimate import FinalSample
+from nn_uq_dist.inference._failure_search import probes, searched
 from nn_uq_dist.inference._limit_state import Limits, design_points
 from nn_uq_dist.inference._search_state import Problem
 from nn_uq_dist.inference._standard_space import StandardSpace, known_flat_network
 from nn_uq_dist.inputs import Input
 
 _LEAST_RUNS, _MOST_RUNS = 500, 10**10
-# Share of the runs on rays to the most probable failing input, and the probability above which
-# what does not fail is counted.
-_RAYS_SHARE, _OFTEN = 0.02, 0.5
+# Share of the runs on rays to the most probable failing input.
+_RAYS_SHARE = 0.02
+# The probability above which what does not fail is counted.
+_OFTEN = 0.5
 # Share of the runs for climbs that look for regions that the mixture does not know.
 _PROBES_SHARE = 0.02
 # Outputs that are NaN are told of if they are at least this part of the probability.
 _LEAST_NAN = 0.001
-# Runs of each limit that is searched for on its own, and least draws of the estimate.
-_RUNS_OF_TARGET, _LEAST_FINAL = 1500, 50
+_RUNS_OF_TARGET = 1500  # of each limit that is searched for on its own
+_LEAST_FINAL = 50  # draws of the estimate
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -240,7 +242,7 @@ def failure_probability(
         mixture = search.proposal()
         # What did not choose the mixture may contradict it.
         for_each = _PROBES_SHARE * num_runs / len(search.targets)
-        probes = [contradictions(problem, target, for_each) for target in search.targets]
+        probed = [probes(problem, target, for_each) for target in search.targets]
         candidates, nearest = search.candidates(), search.nearest()
         points = design_points(space, limits, candidates, nearest, _RAYS_SHARE * num_runs)
         expected = search.probability[0]
@@ -257,7 +259,7 @@ def failure_probability(
             f"{nan:.1g}, and the rarest failure has {least:.1g}; NaN counts as no failure: check "
             f"the network over the range of its input"
         )
-    claimed = claims(search, final, mixture, probes)
+    claimed = claims(search, final, mixture, probed)
     by_limit = {name: array.reshape(limits.shape)[()] for name, array in claimed._asdict().items()}
     if not limits.shape:
         by_limit["converged"] = bool(by_limit["converged"])

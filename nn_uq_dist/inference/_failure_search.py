@@ -13,6 +13,7 @@ little.
 import dataclasses
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.inference._importance_weights import (
@@ -40,14 +41,17 @@ from nn_uq_dist.inference._search_state import (
     Search,
     Target,
     around_zero,
-    fit_of,
+    fit_of_population,
 )
 from nn_uq_dist.inference._standard_space import RUNS_PER_SLOPE
 
 # Shares of the first draws with each of the spreads; the first are the input's own.
 SPREAD_SHARES = (0.4, 0.2, 0.2, 0.2)
 # Shares of all runs: first draws, starts of corners at first and after a round, and rounds.
-WIDE_SHARE, _STARTS_SHARE, _NEW_SHARE, LEARNING_SHARE = 0.08, 0.06, 0.007, 0.27
+WIDE_SHARE = 0.08
+_STARTS_SHARE = 0.06
+_NEW_SHARE = 0.007
+LEARNING_SHARE = 0.27
 # Subset simulation begins with this share of the input's own draws among the first ones.
 _PILOT_SHARE = 0.4
 # Shares of all runs: climbs, and chains from their ends, which move before each round. With none, 4
@@ -59,9 +63,10 @@ _PROBED_ROUNDS, _PROBE_SHARE = (1, 3), 0.01
 # the input's own draws, 15 of 24 searches miss a steep wedge behind a gentle slope; with these 9 of
 # 54.
 _CLIMBING = 0.4
-# Rounds that these are for, least and most draws of one, and most starts; the share of the runs
-# that is left for the estimate.
-_ROUNDS, _LEAST_ROUND, _MOST_ROUND, _MOST_STARTS, _LEAST_LEFT = 6, 100, 20_000, 200, 0.25
+_ROUNDS = 6  # that these runs are for
+_LEAST_ROUND, _MOST_ROUND = 100, 20_000  # draws
+_MOST_STARTS = 200  # of corners
+_LEAST_LEFT = 0.25  # share of the runs, for the estimate
 # Draws that show what is beyond a corner.
 _DRAWS_OF_CORNER = 8
 
@@ -93,20 +98,20 @@ def init(problem: Problem) -> Search:
     points, outputs = search.archive.points[pilot], search.outputs[pilot]
     populations = subset_simulation(problem.run, limits, points, outputs, problem.rng)
     chains = [Chains(_starts_of_chains(search, limit, num_plain)) for limit in limits]
-    fits = [fit_of(population.points, problem.rng) for population in populations]
+    fits = [fit_of_population(population.points, problem.rng) for population in populations]
     targets = map(Target, problem.limits.targets, limits, populations, chains, fits)
     most = int(np.clip(_STARTS_SHARE * runs / RUNS_PER_START, 2, _MOST_STARTS))
-    with_corners = tuple(_with_corners(search, target, most) for target in targets)
-    return _learned(dataclasses.replace(search, targets=with_corners))
+    with_corners = tuple(_with_first_corners(search, target, most) for target in targets)
+    return _updated(dataclasses.replace(search, targets=with_corners))
 
 
 def step(search: Search, size: int) -> Search:
     """The search after one more round: so many draws of the mixture, and what they teach."""
     search = dataclasses.replace(search, num_rounds=search.num_rounds + 1)
-    return _learned(search.draw(search.proposal(), size))
+    return _updated(search.draw(search.proposal(), size))
 
 
-def contradictions(problem: Problem, target: Target, num_runs: float) -> list[FloatArray]:
+def probes(problem: Problem, target: Target, num_runs: float) -> list[FloatArray]:
     """Failing draws beyond each of the corners to which new climbs lead."""
     num_runs = num_runs * RUNS_PER_CLIMB / (RUNS_PER_CLIMB + RUNS_PER_START)
     ends = _ends_of_climbs(problem, target.limit, num_runs)
@@ -125,7 +130,7 @@ def _ends_of_climbs(problem: Problem, limit: float, num_runs: float) -> FloatArr
     return gradient_ascent(problem.space, limit, starts)
 
 
-def _with_corners(search: Search, target: Target, most: int) -> Target:
+def _with_first_corners(search: Search, target: Target, most: int) -> Target:
     """Corners from failing points: first draws, population and ends of climbs."""
     failing, problem = search.archive.points[search.failing(target)], search.problem
     sources = failing, target.population.points, target.chains.points
@@ -134,38 +139,58 @@ def _with_corners(search: Search, target: Target, most: int) -> Target:
     return target.with_corners(corners(problem.space, target.limit, np.concatenate(starts), rng))
 
 
-def _learned(search: Search) -> Search:
+def _updated(search: Search) -> Search:
     """Chains sent on; tangents from failing draws beyond no corner, slopes at the heaviest."""
-    targets = tuple(_learned_of(search, target) for target in search.targets)
-    return dataclasses.replace(search, targets=targets)
+
+    def updated(target: Target) -> Target:
+        target = _with_probed_corners(search, _with_moved_chains(search, target))
+        failing = search.failing(target)
+        if not failing.size:
+            return target
+        target = _with_corners_of_draws(search, target, failing)
+        return _with_slopes(search, target, failing)
+
+    return dataclasses.replace(search, targets=tuple(map(updated, search.targets)))
 
 
-def _learned_of(search: Search, target: Target) -> Target:
-    problem, archive, logs = search.problem, search.archive, search.archive.log_weights
-    space, limit, rng = problem.space, target.limit, problem.rng
-    most = int(_NEW_SHARE * problem.runs_of_target / RUNS_PER_START)
-    target = _with_moved_chains(search, target)
-    # New climbs where several components have to fail together somewhere.
-    if search.num_rounds in _PROBED_ROUNDS and any(len(c.distances) > 1 for c in target.corners):
-        ends = _ends_of_climbs(problem, limit, _PROBE_SHARE * problem.runs_of_target)
-        ends = ends[~are_beyond(target.corners, ends)][:most]
-        target = target.with_corners(corners(space, limit, ends, rng))
-    failing = search.failing(target)
-    if not failing.size:
+def _with_probed_corners(search: Search, target: Target) -> Target:
+    """New climbs after some rounds, if several components have to fail together somewhere."""
+    if search.num_rounds not in _PROBED_ROUNDS or not any(
+        len(corner.distances) > 1 for corner in target.corners
+    ):
         return target
+    problem, limit = search.problem, target.limit
+    ends = _ends_of_climbs(problem, limit, _PROBE_SHARE * problem.runs_of_target)
+    ends = ends[~are_beyond(target.corners, ends)][: _most_new(problem)]
+    return target.with_corners(corners(problem.space, limit, ends, problem.rng))
+
+
+def _with_corners_of_draws(search: Search, target: Target, failing: NDArray[np.intp]) -> Target:
+    """Corners from failing draws, of which those beyond no corner come first."""
+    problem, archive = search.problem, search.archive
     is_new = ~are_beyond(target.corners, archive.points[failing])
     chosen = failing[is_new] if is_new.any() else failing
-    points = archive.points[chosen]
+    points, weights = archive.points[chosen], relative(archive.log_weights[chosen])
     # Far from each other: those of the largest weights may be in one place.
-    rows = kmeans_plus_plus(points, relative(logs[chosen]), max(most, 1), rng)
-    target = target.with_corners(corners(space, limit, points[rows], rng))
-    if ess(relative(logs[failing])) > ENOUGH_FOR_MEAN * space.num_variables:
+    rows = kmeans_plus_plus(points, weights, max(_most_new(problem), 1), problem.rng)
+    return target.with_corners(corners(problem.space, target.limit, points[rows], problem.rng))
+
+
+def _with_slopes(search: Search, target: Target, failing: NDArray[np.intp]) -> Target:
+    """Slopes at the heaviest failing draws, while these are too few for a mean."""
+    problem, archive, logs = search.problem, search.archive, search.archive.log_weights[failing]
+    if ess(relative(logs)) > ENOUGH_FOR_MEAN * problem.space.num_variables:
         return target
-    heaviest = failing[np.argsort(-logs[failing], kind="stable")[: problem.num_slopes]]
+    heaviest = failing[np.argsort(-logs, kind="stable")[: problem.num_slopes]]
     if new := [row for row in heaviest.tolist() if row not in target.slopes]:
-        slopes = dict(zip(new, space.slopes(archive.points[new])[1], strict=True))
+        slopes = dict(zip(new, problem.space.slopes(archive.points[new])[1], strict=True))
         return dataclasses.replace(target, slopes=target.slopes | slopes)
     return target
+
+
+def _most_new(problem: Problem) -> int:
+    """Starts of corners after a round."""
+    return int(_NEW_SHARE * problem.runs_of_target / RUNS_PER_START)
 
 
 def _starts_of_chains(search: Search, limit: float, num_plain: int) -> FloatArray:
@@ -199,5 +224,5 @@ def _with_moved_chains(search: Search, target: Target) -> Target:
     half = kmeans_plus_plus(points, tempered(logs, len(points)), -(-len(points) // 2), rng)
     rows = np.resize(half, len(points))
     chains = target.chains.moved(search.problem.run, target.limit, rows, rng)
-    fit = fit_of(np.concatenate(chains.recent), rng)
+    fit = fit_of_population(np.concatenate(chains.recent), rng)
     return dataclasses.replace(target, chains=chains, chains_fit=fit)

@@ -36,11 +36,14 @@ RUNS_PER_CLIMB = len(_CLIMBS) // 2 * RUNS_PER_SLOPE
 _STRETCHED, _BACK = (1.001, 1.05, 1.15), (0.5, 0.75)
 # With planes one by one, of 12 systems in which components have to fail together 55 of 120 results
 # converge, 6 of them wrong; with these 104 and 2 (`systems` of the benchmark).
-# Tangents after the first where the nearest point does not fail; cosine of nearly one direction.
-_CUTS, _CUT_HALVES, _SAME_DIRECTION = 3, 4, 0.8
+# Tangents after the first where the nearest point does not fail, and halvings for each.
+_CUTS, _CUT_HALVES = 3, 4
+_SAME_DIRECTION = 0.8  # cosine
 # Draws beyond each plane alone, the share of all of them that fails with which planes do, and the
 # share of starts that are looked at nevertheless.
-_DRAWS_OF_PLANE, _ENOUGH_BEYOND, _SOME = 4, 0.1, 0.15
+_DRAWS_OF_PLANE = 4
+_ENOUGH_BEYOND = 0.1
+_SOME = 0.15
 # Cuts come to it where the first plane does not say what fails.
 RUNS_PER_START = RUNS_PER_RAY + 2 * RUNS_PER_SLOPE + len(_STRETCHED + _BACK) + _DRAWS_OF_PLANE
 # Distances of planes: nearer ones hold a third of all inputs, farther ones have less than 1e-23.

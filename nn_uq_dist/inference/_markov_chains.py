@@ -17,8 +17,9 @@ from nn_uq_dist.basics.concrete import FloatArray
 
 # Share of a level that goes on to the next one, and levels.
 _SEEDS, _MOST_LEVELS = 0.1, 12
-# First length of a step, its limits, and the share of steps that shall be taken.
-_FIRST_STEP, _LEAST_STEP, _ACCEPTED = 0.6, 1e-6, 0.4
+# First and least length of a step, and the share of steps that shall be taken.
+_FIRST_STEP, _LEAST_STEP = 0.6, 1e-6
+_ACCEPTED = 0.4
 # Moves of `Chains` at once, and how many of the last ones are kept.
 MOVES, _RECENT = 5, 15
 

@@ -29,10 +29,12 @@ _FEW_DRAWS = 20.0
 _MARGIN = 0.1
 # Log densities of all components at once, and those that shares are balanced by.
 _NUMBERS_AT_ONCE, _MOST_BALANCED = 2**18, 2**22
-# Steps for the shares of less variance. How much of the shares stays: most in few variables, where
-# wide components hold what the others leave, less for each of them. With one half throughout, the
-# errors of half-spaces in 12 and 31 variables are 1.3 times as large.
-_BALANCE_STEPS, _MOST_FIXED, _LEAST_FIXED, _LESS_FIXED = 30, 0.65, 0.35, 0.03
+_BALANCE_STEPS = 30  # for the shares of less variance
+# How much of the shares stays: most in few variables, where wide components hold what the others
+# leave, less for each of them. With one half throughout, the errors of half-spaces in 12 and 31
+# variables are 1.3 times as large.
+_MOST_FIXED, _LEAST_FIXED = 0.65, 0.35
+_LESS_FIXED = 0.03
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -28,10 +28,14 @@ from nn_uq_dist.inference._standard_space import StandardSpace
 # Without further rounds the error among 40 half-spaces is 11 times as large; of 50 other problems
 # none that converges is worse.
 _GOOD_TAIL, _GOOD_EXCESS = 0.5, 0.02
-# Most corners of a target; normal distributions of a fit, and of a population; effective draws for
-# each of them and each variable; least failing draws, and how many a fit uses.
-_MOST_CORNERS, _MOST_PARTS, _PARTS_OF_POPULATION, _DRAWS_OF_PART = 200, 10, 4, 4
-_LEAST_DRAWS, _MOST_FITTED = 10, 6000
+_MOST_CORNERS = 200  # of a target
+# Normal distributions of a fit, and of a population; effective draws for each of them and each
+# variable; least failing draws, and how many a fit uses.
+_MOST_PARTS = 10
+_PARTS_OF_POPULATION = 4
+_DRAWS_OF_PART = 4
+_LEAST_DRAWS = 10
+_MOST_FITTED = 6000
 # Standard deviations of wide distributions. With up to 2.5, 9 of 54 searches silently miss a steep
 # wedge behind a gentle slope, with these 7; of 384 limits of networks 308 and 314 are right.
 SPREADS = (1.0, 1.75, 2.5, 3.5)
@@ -40,7 +44,10 @@ SPREADS = (1.0, 1.75, 2.5, 3.5)
 # all but the population two of 17 problems converge less often, and errors of one are twice as
 # large. Without wider copies a search among 40 half-spaces does not converge.
 PRIOR_SHARE, GUARD_SHARE = 0.03, 0.04
-_FIT, _WIDER, _BY_SLOPES, _CHAINS = 0.6, 0.2, 0.4, 0.05
+_FIT = 0.6
+_WIDER = 0.2
+_BY_SLOPES = 0.4
+_POPULATION = 0.05
 # Weights of half-spaces beyond tangents, of nearer ones, and of normal distributions around their
 # points, which hold what lies between two half-spaces.
 _HALF_SPACES = 0.12, 0.09, 0.09
@@ -50,10 +57,14 @@ _USEFUL_SHARE, _USEFUL_DRAWS = 0.05, 5.0
 # are taken after a round, as a share of all runs and at most. Without them one of two searches with
 # 20 exponential variables does not converge, and errors with 5 to 7 normal ones are 1.3 times as
 # large.
-ENOUGH_FOR_MEAN, _SLOPES_SHARE, _MOST_SLOPES = 20.0, 0.006, 60
+ENOUGH_FOR_MEAN = 20.0
+_SLOPES_SHARE = 0.006
+_MOST_SLOPES = 60
 # Points of chains are not independent. One fit is at least as wide as this, another has larger
 # variances by the factor: for regions that are not wide at all.
-_LEAST_VARIANCE, _LARGER, _LEAST_POINTS = 0.05, 4.0, 3
+_LEAST_VARIANCE = 0.05
+_LARGER = 4.0
+_LEAST_POINTS = 3
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -224,7 +235,7 @@ def _mixtures(
         if by_slopes is not None and ess(weights) <= ENOUGH_FOR_MEAN * d:
             mixtures.append((by_slopes, _BY_SLOPES))
     fits = target.population_fit, target.chains_fit
-    mixtures += [(fit, _CHAINS) for fit in fits if fit is not None]
+    mixtures += [(fit, _POPULATION) for fit in fits if fit is not None]
     if useful := _useful(search, target):
         nearer = [corner.slack() for corner in useful]
         normals = [Normal.around(corner.point) for corner in useful]
@@ -269,7 +280,7 @@ def _fit_by_slopes(search: Search, target: Target) -> NormalMixture | None:
     return NormalMixture.even(distribution, Normal.around(distribution.mean))
 
 
-def fit_of(points: FloatArray, rng: np.random.Generator) -> NormalMixture | None:
+def fit_of_population(points: FloatArray, rng: np.random.Generator) -> NormalMixture | None:
     """A mixture for points of chains; None if they are few."""
     points = np.unique(points, axis=0)  # steps that were not taken repeat a point
     if len(points) < _LEAST_POINTS:

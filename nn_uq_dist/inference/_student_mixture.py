@@ -17,7 +17,9 @@ _DEGREES_OF_FREEDOM = 8.0
 # Of the draws that are not for the fitted components: their copies with larger covariances, which
 # keep weights bounded where a fit is too narrow, and the input's own distribution, which bounds
 # them by the inverse of its share.
-_WIDE_SHARE, _PRIOR_SHARE, _WIDER = 0.10, 0.03, 3.0
+_WIDE_SHARE = 0.10
+_PRIOR_SHARE = 0.03
+_WIDER = 3.0
 _EM_STEPS = 6
 # The pooled covariance weighs as much as this many effective draws for each variable.
 _POOLED_DRAWS = 2.0

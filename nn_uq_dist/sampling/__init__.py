@@ -5,7 +5,7 @@
 through the linearization as well.
 Statistics are those of a weighted sample (`weighted_sample.py`), whose weights are equal for plain
 draws and calibrated to what is known of the linear outputs for pairs (`_linear_control.py`):
-moments there, and probabilities, quantiles and distances in `distribution_functions.py`.
+moments there, and probabilities, quantiles and distances in `sample_distribution_functions.py`.
 `_paired_statistics.py` collects them; `_win_probabilities.py` estimates which output is the
 largest.
 """

@@ -10,7 +10,7 @@ from nn_uq_dist.basics.chunks import in_padded_chunks
 from nn_uq_dist.basics.concrete import FloatArray, in_float64
 from nn_uq_dist.distributions import OutputDistribution, as_output_distribution
 from nn_uq_dist.sampling._paired_draws import PairedDraws
-from nn_uq_dist.sampling.distribution_functions import Columns, conditional_columns
+from nn_uq_dist.sampling.sample_distribution_functions import Columns, conditional_columns
 from nn_uq_dist.sampling.weighted_sample import NEGLIGIBLE, Mask
 from nn_uq_dist.uniform_sum.points import MOST_POINTS
 

@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.basics.summary_line import number_table, to_error
-from nn_uq_dist.sampling import distribution_functions as functions
+from nn_uq_dist.sampling import sample_distribution_functions as functions
 from nn_uq_dist.sampling import weighted_sample as moments
 from nn_uq_dist.sampling._linear_control import LinearControl
 from nn_uq_dist.sampling._paired_draws import PairedDraws

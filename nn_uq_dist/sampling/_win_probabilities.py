@@ -13,7 +13,7 @@ from nn_uq_dist.basics import checks
 from nn_uq_dist.basics.concrete import FloatArray
 from nn_uq_dist.sampling._monte_carlo import threefry
 from nn_uq_dist.sampling._paired_draws import PairedDraws
-from nn_uq_dist.sampling.distribution_functions import proportion, proportion_error
+from nn_uq_dist.sampling.sample_distribution_functions import proportion, proportion_error
 from nn_uq_dist.sampling.weighted_sample import PairedEstimate, WeightedSample
 
 # Classes that win fewer linear draws of the pairs than this are one class for the weights.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from nn_uq_dist.sampling.distribution_functions import (
+from nn_uq_dist.sampling.sample_distribution_functions import (
     conditional_columns,
     kolmogorov_smirnov,
     paired_kolmogorov_smirnov,
