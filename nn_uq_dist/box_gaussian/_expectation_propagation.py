@@ -18,6 +18,9 @@ from nn_uq_dist.basics.row_algebra import matmul, matvec
 from nn_uq_dist.box_gaussian._gaussian_part import Gaussian, Problem, Sites, gaussian
 
 _MOST_PASSES = 60
+_FREE_PASSES = 3  # that are not damped
+_LEAST_DAMPING = 0.05
+_RECOVERY = 1.1  # of the damping, after a pass that does not reverse the last one
 # Largest remaining change of a site, relative to its marginal, before the last pass. A log density
 # is off by its square, below rounding, and a gradient by 2e-4 of its size (1e-3 at worst, of eight
 # shapes of 1 to 12 outputs); moments need more, and 10 passes for 7.
@@ -199,18 +202,7 @@ def fixed_point(problem: Problem, *, for_density: bool = False) -> FixedPoint:
         distribution = gaussian(problem, state.sites, state.offset)
         step, change = _step(problem, state.sites, _cavity(distribution, state.sites))
         error = jnp.max(jnp.abs(change), axis=(0, -1))
-        # Damp only where passes oscillate: a site that an early pass made far too narrow widens
-        # steadily, although its error, in units of its marginal, does not decrease. A change that
-        # reverses the last one tells with which damping it would have been zero (J. Barzilai and J.
-        # Borwein, IMA J. Numer. Anal. 8 (1988)), a quarter fewer passes than by halves. Far out
-        # they also run in circles of three, in which no change reverses the last one, but the error
-        # grows from 2e3 to 5e4 marginal deviations.
-        turn = jnp.sum(change * state.change, axis=(0, -1))
-        past = jnp.sum(state.change**2, axis=(0, -1))
-        divisor = jnp.where(turn < 0, 1.0 - turn / past, 1.0 / 1.1)
-        grows = error > jnp.maximum(2.0 * state.error, 1.0)
-        damping = state.damping / jnp.where(grows, 2.0, divisor)
-        damping = jnp.clip(jnp.where(state.number < 3, 1.0, damping), 0.05, 1.0)
+        damping = _damped(state, change, error)
         moves = waiting(state)
         length = jnp.where(moves, damping, 0.0)[..., None]
         sites = Sites(*[old + length * move for old, move in zip(state.sites, step, strict=True)])
@@ -224,13 +216,13 @@ def fixed_point(problem: Problem, *, for_density: bool = False) -> FixedPoint:
         unfinished,
         one_pass,
         _State(
-            jnp.asarray(0),
-            Sites(jnp.full(shape, 3.0, dtype), zeros),
-            zeros,
-            jnp.zeros((2, *shape), dtype),
-            jnp.full(shape[:-1], jnp.inf, dtype),
-            jnp.ones(shape[:-1], dtype),
-            jnp.zeros(shape[:-1], bool),
+            number=jnp.asarray(0),
+            sites=Sites(jnp.full(shape, 3.0, dtype), zeros),
+            offset=zeros,
+            change=jnp.zeros((2, *shape), dtype),
+            error=jnp.full(shape[:-1], jnp.inf, dtype),
+            damping=jnp.ones(shape[:-1], dtype),
+            outside=jnp.zeros(shape[:-1], bool),
         ),
     )
     distribution = gaussian(problem, final.sites, final.offset)
@@ -248,6 +240,23 @@ def fixed_point(problem: Problem, *, for_density: bool = False) -> FixedPoint:
         outside = _is_outside(problem, distribution)
     cavity = _cavity(distribution, final.sites)
     return FixedPoint(final.sites, distribution, cavity, converged, outside)
+
+
+def _damped(state: _State, change: Array, error: Array) -> Array:
+    """Share of its change by which a pass moves the sites, less where passes oscillate.
+
+    A site that an early pass made far too narrow widens steadily, although its error, in units of
+    its marginal, does not decrease. A change that reverses the last one tells with which damping it
+    would have been zero (J. Barzilai and J. Borwein, IMA J. Numer. Anal. 8 (1988)), a quarter fewer
+    passes than by halves. Far out passes also run in circles of three, in which no change reverses
+    the last one, but the error grows from 2e3 to 5e4 marginal deviations.
+    """
+    turn = jnp.sum(change * state.change, axis=(0, -1))
+    past = jnp.sum(state.change**2, axis=(0, -1))
+    divisor = jnp.where(turn < 0, 1.0 - turn / past, 1.0 / _RECOVERY)
+    grows = error > jnp.maximum(2.0 * state.error, 1.0)
+    damping = state.damping / jnp.where(grows, 2.0, divisor)
+    return jnp.clip(jnp.where(state.number < _FREE_PASSES, 1.0, damping), _LEAST_DAMPING, 1.0)
 
 
 def _cavity(distribution: Gaussian, sites: Sites) -> Cavity:
