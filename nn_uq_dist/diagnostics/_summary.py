@@ -132,20 +132,15 @@ def summary(
 
     Notes
     -----
-    The verdict. An output is dominated by ``"noise"`` if its Kolmogorov-Smirnov distance is at most
-    twice the noise floor (chance exceeds that in 0.5% of the cases), its mean and sd, and a
-    skewness that is off by more than 0.1, are within three standard errors, and no draw lies beyond
-    the support; ``"linearization"`` otherwise, since the distribution of a single output is exact
-    for the linearized network and no copula is involved. The words grade the Kolmogorov-Smirnov
-    distance (small up to 0.02, moderate up to 0.1, large beyond) and list what differs by more than
-    three standard errors: sd, mean in units of the sd, skewness, draws beyond the support. The
-    grade is that of the largest of the distance and those of normal distributions whose mean, sd or
-    skewness differ as much: small up to 0.05 sd, 8% and 0.3, moderate up to 0.25 sd, 40% and 1.5,
-    the former two after multiplication by the root of `observations`. A corrected model that was
-    made of these draws is ``"unknown"``: they cannot show its errors. With `joint`, an output whose
-    own distribution is within the noise is dominated by ``"copula"`` or ``"linearization"`` if the
-    column `dominates` of ``joint.calibration`` says so of its dependence on the outputs before it.
-    An output with too few finite draws is ``"unknown"``.
+    The verdict. An output is dominated by ``"noise"`` where distance, moments and support differ by
+    no more than chance explains, and otherwise by ``"linearization"``, since the distribution of a
+    single output is exact for the linearized network and no copula is involved. The words grade the
+    difference (small, moderate, large) and list what differs: sd, mean in units of the sd,
+    skewness, draws beyond the support. Their thresholds are in the reference of the documentation.
+    A corrected model that was made of these draws is ``"unknown"``: they cannot show its errors;
+    so is an output with too few finite draws. With `joint`, an output whose own distribution is
+    within the noise is dominated by ``"copula"`` or ``"linearization"`` if the column `dominates`
+    of ``joint.calibration`` says so of its dependence on the outputs before it.
 
     The standard errors assume independent draws and finite eighth moments, not normality; formulas
     and sources are in ``nn_uq_dist.sampling.weighted_sample``. With heavy tails the one of the
