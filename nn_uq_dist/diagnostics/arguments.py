@@ -56,7 +56,7 @@ def as_marginals(
     """
     distribution: Any = marginals
     if isinstance(marginals, JointDistribution):
-        distribution = _marginals_of("marginals", marginals)
+        distribution = as_output_distribution(marginals.marginals)
     elif not isinstance(marginals, Distribution) and hasattr(marginals, "marginals"):
         distribution = _of_model(marginals)
     if not isinstance(distribution, Distribution):
@@ -112,19 +112,7 @@ def as_joint_marginals(joint: object, num_outputs: int) -> OutputDistribution:
             f"{joint.batch_shape} and {joint.event_shape}; pass a joint distribution of all "
             "outputs of one point"
         )
-    return _marginals_of("joint", joint)
-
-
-def _marginals_of(name: str, joint: JointDistribution) -> OutputDistribution:
-    """Raise if the scores have a mean other than 0: the marginals are then not those of draws."""
-    marginals = as_output_distribution(joint.marginals)
-    off = np.asarray(joint.mean, np.float64) - np.asarray(marginals.mean, np.float64)
-    if np.any(np.abs(off) > 1e-3 * np.asarray(marginals.standard_deviation)):
-        raise ValueError(
-            f"{name} must have the distributions of its single outputs as marginals, got "
-            f"{type(joint).__name__}, whose marginals have other means; compare its draws instead"
-        )
-    return marginals
+    return as_output_distribution(joint.marginals)
 
 
 def as_model(linearization: object, *, batched: bool = False) -> LinearModel:

@@ -220,6 +220,6 @@ def _require_independent(columns: Any, tolerance: float) -> None:
         raise ValueError(
             "outputs must not be constant or functions of each other, got no density, up to "
             f"rounding, of outputs {', '.join(involved[:8])}{', ...' * (len(involved) > 8)}; pass "
-            "normal_weights (noise_scale in Linearization.joint), a larger one, or leave one out "
-            "with marginalize"
+            "normal_weights (noise_scale in Linearization.joint), a larger one, or fewer outputs "
+            "(Linearization.select)"
         )

@@ -7,7 +7,7 @@ import abc
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -31,11 +31,6 @@ from nn_uq_dist.distributions._axes import (
     made,
     rebuilt_entries,
     shape_of_parameters,
-)
-
-_OF_ONE_OUTPUT = (
-    "use draws of sample, or the distributions of the single outputs: marginals of a joint "
-    "distribution, marginal_cdf and marginal_icdf of a copula"
 )
 
 
@@ -85,6 +80,9 @@ class AbstractDistribution(abc.ABCMeta, type(dist.Distribution)):  # type: ignor
 
 class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     """What distributions of outputs and joint distributions have in common."""
+
+    # What has the functions of single outputs.
+    _of_one_output: ClassVar[str] = "use its marginals, or draws of sample"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -177,11 +175,11 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
 
     def cdf(self, value: ArrayLike) -> Array:  # noqa: ARG002
         """Only distributions of single outputs have it."""
-        raise self._lacks("cdf", _OF_ONE_OUTPUT)
+        raise self._lacks("cdf", self._of_one_output)
 
     def icdf(self, q: ArrayLike) -> Array:  # noqa: ARG002
         """Only distributions of single outputs have it."""
-        raise self._lacks("icdf", _OF_ONE_OUTPUT)
+        raise self._lacks("icdf", self._of_one_output)
 
     def entropy(self) -> Array:
         """Some distributions have it."""

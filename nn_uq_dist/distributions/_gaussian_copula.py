@@ -43,7 +43,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
 
     Parameters
     ----------
-    marginals : numpyro.distributions.Distribution
+    base_marginals : numpyro.distributions.Distribution
         Univariate and continuous, ``batch_shape (..., N_y)``: a `LinearizedMarginal` or any
         distribution with ``cdf``.
     correlation_matrix : array_like, shape (..., N_y, N_y), optional
@@ -52,7 +52,8 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         not positive definite.
     score_loc : array_like, shape (..., N_y), optional
         Means of the scores. Default: 0. In a joint distribution that `condition` makes, scores have
-        other means and smaller variances, and ``marginals`` are the unconditional distributions.
+        other means and smaller variances, and ``base_marginals`` are the unconditional
+        distributions.
     score_tril : array_like, shape (..., N_y, N_y), optional
         Lower Cholesky factor of the covariance of the scores, in place of ``correlation_matrix``.
     validate_args : bool, optional
@@ -102,20 +103,21 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         "score_tril": constraints.lower_cholesky,
     }
     reparametrized_params: ClassVar[list[str]] = ["correlation_matrix", "score_loc", "score_tril"]
-    pytree_data_fields = ("marginals", "correlation_matrix", "score_loc", "score_tril")
+    pytree_data_fields = ("base_marginals", "correlation_matrix", "score_loc", "score_tril")
     kind = "copula"
+    _of_one_output = "use its marginal_cdf and marginal_icdf, or draws of sample"
 
     def __init__(
         self,
-        marginals: dist.Distribution,
+        base_marginals: dist.Distribution,
         correlation_matrix: ArrayLike | None = None,
         score_loc: ArrayLike | None = None,
         score_tril: ArrayLike | None = None,
         *,
         validate_args: bool | None = None,
     ) -> None:
-        require_univariate(marginals)
-        num_outputs = marginals.batch_shape[-1]
+        require_univariate(base_marginals, "base_marginals")
+        num_outputs = base_marginals.batch_shape[-1]
         if (correlation_matrix is None) == (score_tril is None):
             raise ValueError(
                 "one of correlation_matrix and score_tril must be given, got "
@@ -133,12 +135,12 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         dims = {name: constraint.event_dim for name, constraint in self.arg_constraints.items()}
         shapes = {n: jnp.shape(a)[: -dims[n]] for n, a in arrays.items() if a is not None}
         batch_shape = checks.broadcast_shapes(
-            f"the leading axes of marginals and {' and '.join(shapes)} must broadcast",
-            marginals=marginals.batch_shape[:-1],
+            f"the leading axes of base_marginals and {' and '.join(shapes)} must broadcast",
+            base_marginals=base_marginals.batch_shape[:-1],
             **shapes,
         )
         # Of equal rank, so that axes which `vmap` puts in front stay in front of all.
-        self.marginals = with_rank(marginals, len(batch_shape) + 1)
+        self.base_marginals = with_rank(base_marginals, len(batch_shape) + 1)
         self._set_parameters(batch_shape, **arrays)
         # That of `TransformedDistribution` would store base and transform: a stored copy of the
         # parameters would receive no gradients.
@@ -152,6 +154,22 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
             )
         else:
             super().validate_args(strict)
+
+    @property
+    def marginals(self) -> dist.Distribution:
+        """Distributions of the single outputs.
+
+        Raises
+        ------
+        NotImplementedError
+            If `condition` made this distribution: `marginal_cdf`, `marginal_icdf`, `mean` and
+            `variance` are those of the outputs given the others.
+        """
+        if self._has_standard_scores:
+            return self.base_marginals
+        raise self._lacks(
+            "marginals as an object", "use its marginal_cdf, marginal_icdf, mean and variance"
+        )
 
     @property
     def correlation_cholesky(self) -> Array:
@@ -187,11 +205,11 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
     @property
     def transforms(self) -> list[NormalScoreTransform]:
         """The one transform, from normal scores to outputs."""
-        return [NormalScoreTransform(self.marginals)]
+        return [NormalScoreTransform(self.base_marginals)]
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)
     def support(self) -> constraints.Constraint:
-        return support_of_event(self.marginals.support, 1)
+        return support_of_event(self.base_marginals.support, 1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, reparametrized: shape ``sample_shape + batch_shape + (N_y,)``."""
@@ -206,7 +224,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         loc, factor = self._scores
         normal = jax.random.normal(key, (*sample_shape, *self.shape()), factor.dtype)
         scores = loc + matvec(factor, normal)
-        return normal_scores.from_normal_score(self.marginals, scores), [[scores, None]]
+        return normal_scores.from_normal_score(self.base_marginals, scores), [[scores, None]]
 
     def _fitting(self, value: ArrayLike) -> Array:
         array = self._fitting_outputs(value)
@@ -216,17 +234,19 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
     def log_prob(self, value: ArrayLike, intermediates: list[Any] | None = None) -> Array:
         """Log density, with relative accuracy up to the edge of the support, ``-inf`` beyond."""
         value = self._fitting(value)
-        inside, safe = safe_values(self.marginals.support, value)
+        inside, safe = safe_values(self.base_marginals.support, value)
         if intermediates is None:
-            scores, logs = normal_scores.normal_score_and_log_prob(self.marginals, safe)
+            scores, logs = normal_scores.normal_score_and_log_prob(self.base_marginals, safe)
         else:
-            scores, logs = intermediates[0][0], self.marginals.log_prob(safe)
+            scores, logs = intermediates[0][0], self.base_marginals.log_prob(safe)
         return log_density_of_outputs(value, inside, scores, logs, *self._scores)
 
     def rosenblatt(self, value: ArrayLike) -> Array:
         """``L^-1`` times the residuals of the scores, with their Cholesky factor `L`."""
         value = self._fitting(value)
-        return self.rosenblatt_from_scores(value, normal_scores.normal_score(self.marginals, value))
+        return self.rosenblatt_from_scores(
+            value, normal_scores.normal_score(self.base_marginals, value)
+        )
 
     def rosenblatt_from_scores(self, value: ArrayLike, scores: ArrayLike) -> Array:
         """The same without an inversion of the marginals; the values are not used."""
@@ -236,7 +256,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
 
     def marginal_cdf(self, value: ArrayLike) -> Array:
         """Distribution functions of the single outputs, shape as ``value``."""
-        scores = normal_scores.normal_score(self.marginals, self._fitting(value))
+        scores = normal_scores.normal_score(self.base_marginals, self._fitting(value))
         loc, factor = self._scores
         return ndtr((scores - loc) / norm(factor))
 
@@ -262,7 +282,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         )
         loc, factor = self._scores
         return normal_scores.from_normal_score(
-            self.marginals, loc + norm(factor) * ndtri(jnp.asarray(q))
+            self.base_marginals, loc + norm(factor) * ndtri(jnp.asarray(q))
         )
 
     @property
@@ -285,7 +305,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         loc, factor = self._scores
         scale = norm(factor)
         if self._has_standard_scores:
-            rule = _nataf.hermite_rule(as_output_distribution(self.marginals))
+            rule = _nataf.hermite_rule(as_output_distribution(self.base_marginals))
         else:
             scores, lengths, moments = self._quadrature()
             rule = _nataf.HermiteRule((scores - loc) / scale, lengths, moments.standard_deviation)
@@ -295,7 +315,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
     def _quadrature(self) -> tuple[Array, Array, Moments]:
         """Scores at nodes over the values of each output, lengths, and moments of the outputs."""
         loc, factor = self._scores
-        return moments_of_scores(as_output_distribution(self.marginals), loc, norm(factor))
+        return moments_of_scores(as_output_distribution(self.base_marginals), loc, norm(factor))
 
     def entropy(self) -> Array:
         """Differential entropy: the marginals' minus the mutual information ``-log det(R)/2``.
@@ -307,15 +327,15 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         if not self._has_standard_scores:
             return self._entropy_by_quadrature()
         try:
-            entropies = self.marginals.entropy()
+            entropies = self.base_marginals.entropy()
         except NotImplementedError:
             return self._entropy_by_quadrature()
         return self._with_entropy_of_copula(entropies)
 
     def _entropy_by_quadrature(self) -> Array:
         scores, _, moments = self._quadrature()
-        inside, safe = safe_values(self.marginals.support, moments.mean + moments.deviations)
-        slopes = log_normal_density(scores) - self.marginals.log_prob(safe)
+        inside, safe = safe_values(self.base_marginals.support, moments.mean + moments.deviations)
+        slopes = log_normal_density(scores) - self.base_marginals.log_prob(safe)
         counted = inside & jnp.isfinite(slopes)
         expected = jnp.sum(jnp.where(counted, moments.probabilities * slopes, 0), axis=0)
         # With infinite outputs no node would be counted.
@@ -329,7 +349,9 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
     def marginalize(self, indices: int | Sequence[int]) -> "GaussianCopulaJoint":
         """The joint distribution of some outputs, in the order of ``indices``."""
         kept = checks.as_indices(indices, self.event_shape[0])
-        parameters: dict[str, Any] = {"marginals": batch_entries(self.marginals, (..., kept))}
+        parameters: dict[str, Any] = {
+            "base_marginals": batch_entries(self.base_marginals, (..., kept))
+        }
         if self.score_loc is not None:
             parameters["score_loc"] = self._scores[0][..., kept]
         if self.score_tril is None:
@@ -363,7 +385,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
         >>> print(f"{joint.condition(0, 1.2).mean[0]:.3f}")
         0.383
         """
-        observed, remaining, known, values = observed_outputs(self.marginals, indices, values)
+        observed, remaining, known, values = observed_outputs(self.base_marginals, indices, values)
         scores = normal_scores.normal_score(known, values)
         if checks.is_concrete(scores, values):
             is_inside = ~np.isinf(np.asarray(scores))
@@ -377,7 +399,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
             factor, observed, remaining, jnp.where(valid, residual, 0)
         )
         conditional = GaussianCopulaJoint(
-            batch_entries(self.marginals, (..., remaining)),
+            batch_entries(self.base_marginals, (..., remaining)),
             score_loc=loc[..., remaining] + jnp.where(valid, shift, jnp.nan),
             score_tril=factor,
             validate_args=False,

@@ -67,6 +67,8 @@ class LinearizedConditional(BoxGaussianDistribution):
         **BoxGaussianDistribution.arg_constraints,
     }
 
+    _of_one_output = "use draws of sample, its mean and its variance"
+
     def __init__(
         self,
         values: ArrayLike,

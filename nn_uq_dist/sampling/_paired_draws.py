@@ -181,7 +181,10 @@ def paired_draws(
     distribution = linearization.input
     if randomizations:
         if not checks.is_concrete(key):
-            raise TypeError("key must be known for points='sobol', got a traced one; leave jit")
+            raise TypeError(
+                "key must be known for points='sobol', got a traced one; "
+                "make it outside of jit, as a constant"
+            )
         dimension = linearization.num_coordinates
         if dimension > MAXIMUM_DIMENSION:
             raise ValueError(

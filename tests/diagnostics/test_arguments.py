@@ -44,7 +44,7 @@ WRONG = [
     (summary, "marginals", dist.VonMises(jnp.zeros(2), 1.0), TypeError, "without cdf"),
     (to_datatree, "num_analytic_draws", 0, ValueError, "num_analytic_draws must be"),
     (to_datatree, "key", 3, TypeError, "key must be a JAX random key"),
-    (to_datatree, "distribution", COPULA.condition(0, 1.0), ValueError, "other means"),
+    (to_datatree, "distribution", COPULA.condition(0, 1.0), NotImplementedError, "marginal_cdf"),
     (joint_summary, "joint", NORMAL, TypeError, r"joint must be .*; pass .*\.joint\(\)"),
     (joint_summary, "joint", COPULA, ValueError, r"\(2,\), got \(\) and \(3"),
     (joint_summary, "linearization", 3, TypeError, "linearization must be a Linearization"),

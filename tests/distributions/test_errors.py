@@ -117,6 +117,7 @@ VALUES = [
 MISSING = [
     (JOINT.condition(2, 0.5).icdf, (0.5,), "LinearizedConditional has no icdf; use draws of"),
     (COPULA.cdf, (0.5,), "GaussianCopulaJoint has no cdf; .*marginal_cdf"),
+    (lambda: COPULA.condition(0, 0.5).marginals, (), "no marginals as an object; .*marginal_icdf"),
     (CorrectedMarginal(NORMALS, X, Y).entropy, (), "has no entropy; estimate it"),
     (JOINT.condition(2, 0.5).rsample, (KEY,), "no draws with derivatives"),
 ]
