@@ -27,6 +27,8 @@ _ROUNDS = 4
 # Largest share of the last eighth of a score in the variance: the tail beyond has about ten times
 # as much.
 _LAST_SHARE = 1e-7
+# Step to the last quantile, in standard deviations, with which quantiles have settled.
+_SETTLED = 1e-2
 
 
 @jax.jit
@@ -105,20 +107,18 @@ def _by_quadrature(
     center = lax.stop_gradient(jnp.sum(shares * values, axis=0))
     shift = jnp.sum(shares * (values - center), axis=0)
     variance = jnp.sum(shares * (values - center - shift) ** 2, axis=0)
-    at_ends = from_normal_score(family, ends)
-    outermost = at_ends[jnp.array([0, -1])]
-    # Quantiles whose probability rounds to one stop to rise: from there on nothing is counted.
-    density = jnp.exp(log_normal_density(ends))
-    density = jnp.max(jnp.where(at_ends == outermost[:, None], density, 0), axis=1)
-    eps, sd = float(jnp.finfo(variance.dtype).eps), jnp.sqrt(variance)
-    last = (outermost - center - shift) ** 2 * density / 8
-    stops = density > 2 * jnp.exp(log_normal_density(ends[jnp.array([0, -1])]))
-    is_small = last <= jnp.where(stops, max(_LAST_SHARE, eps**0.5), _LAST_SHARE) * variance
-    # Nothing is beyond an end of the support, nor below what underflows.
-    for name in ("lower_bound", "upper_bound"):
-        bound = getattr(family.support, name, 0.0)
-        is_small |= jnp.abs(outermost - bound) <= 8 * eps * (jnp.abs(bound) + sd)
-    reaches = jnp.isfinite(variance) & is_small.all(axis=0)
+    sd, eps = jnp.sqrt(variance), float(jnp.finfo(variance.dtype).eps)
+    reaches = jnp.isfinite(variance)
+    for outermost in (0, -1):
+        # Quantiles whose probability rounds to one stop to rise: from there on nothing is counted.
+        # That is right where they have settled, as those of bounded distributions.
+        moves = values != values[outermost]
+        stop = jnp.max(jnp.where(moves, 0, jnp.exp(log_normal_density(scores))), axis=0)
+        stops = stop > 2 * jnp.exp(log_normal_density(scores[outermost]))
+        step = jnp.min(jnp.where(moves, jnp.abs(values - values[outermost]), jnp.inf), axis=0)
+        last = (values[outermost] - center - shift) ** 2 * stop / 8
+        least = jnp.where(stops, max(_LAST_SHARE, eps**0.5), _LAST_SHARE)
+        reaches &= (last <= least * variance) | (stops & (step <= _SETTLED * sd))
     mean = jnp.where(reaches, center + shift, own_mean)
     return mean, jnp.sqrt(jnp.where(reaches, variance, own_variance))
 

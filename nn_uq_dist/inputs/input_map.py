@@ -171,8 +171,9 @@ class InputMap:
                     raise ValueError(
                         f"{name} must have a finite variance to be linearized, got "
                         f"{type(step.family).__name__}, which has none, or one that "
-                        f"{step.standard_deviation.dtype} cannot hold; truncate it to what it can "
-                        f"be, change the units, or draw from it with monte_carlo"
+                        f"{step.standard_deviation.dtype} cannot hold or that lies in its farthest "
+                        f"tail; truncate it to what it can be, change the units, or draw from it with "
+                        f"monte_carlo"
                     )
 
     @property

@@ -82,6 +82,18 @@ FAMILIES = {
         lambda: dist.TransformedDistribution(dist.Normal(60.0, 100.0), SIGMOID),
         Known(*sigmoid_moments(stats.norm(0.6, 1))),
     ),
+    "scaled sigmoid, whose support NumPyro does not say": (
+        lambda: dist.TransformedDistribution(
+            dist.Normal(0.0, 5.0), [SIGMOID, dist.transforms.AffineTransform(-1.0, 2.0)]
+        ),
+        Known(0.0, 0.8363136865),  # SciPy's quadrature of tanh(5 z / 2)^2
+    ),
+    "scaled beta near its end": (
+        lambda: dist.TransformedDistribution(
+            dist.Beta(0.02, 1.0), dist.transforms.AffineTransform(0.0, 2.0)
+        ),
+        stats.beta(0.02, 1.0, 0, 2),
+    ),
     "mixture": (
         lambda: two(dist.LogNormal(jnp.zeros(2), 1e-3), 0.5, 0.5),
         stats.lognorm(1e-3),
