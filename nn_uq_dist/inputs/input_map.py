@@ -172,8 +172,8 @@ class InputMap:
                         f"{name} must have a finite variance to be linearized, got "
                         f"{type(step.family).__name__}, which has none, or one that "
                         f"{step.standard_deviation.dtype} cannot hold or that lies in its farthest "
-                        f"tail; truncate it to what it can be, change the units, or draw from it with "
-                        f"monte_carlo"
+                        f"tail; truncate it to what it can be, change the units, or draw from it "
+                        f"with monte_carlo"
                     )
 
     @property
