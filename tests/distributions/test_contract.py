@@ -105,7 +105,7 @@ def traced(function, *args):
 @pytest.mark.parametrize("cls", dict.fromkeys(kind for kind, *_ in SHAPES.values()))
 def test_declaration(cls):
     parameters = set(inspect.signature(cls.__init__).parameters) - {"self", "validate_args"}
-    assert set(cls.arg_constraints) == parameters - {"marginals", "base"}
+    assert set(cls.arg_constraints) == parameters - {"base_marginals", "base"}
     assert set(cls.reparametrized_params) in ({*cls.arg_constraints}, set())
     assert not any(constraint.is_discrete for constraint in cls.arg_constraints.values())
     assert not cls.support.is_discrete
