@@ -81,8 +81,7 @@ class AbstractDistribution(abc.ABCMeta, type(dist.Distribution)):  # type: ignor
 class Distribution(dist.Distribution, metaclass=AbstractDistribution):
     """What distributions of outputs and joint distributions have in common."""
 
-    # What has the functions of single outputs.
-    _of_one_output: ClassVar[str] = "use its marginals, or draws of sample"
+    _instead_of_cdf: ClassVar[str] = "use its marginals, or draws of sample"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -175,11 +174,11 @@ class Distribution(dist.Distribution, metaclass=AbstractDistribution):
 
     def cdf(self, value: ArrayLike) -> Array:  # noqa: ARG002
         """Only distributions of single outputs have it."""
-        raise self._lacks("cdf", self._of_one_output)
+        raise self._lacks("cdf", self._instead_of_cdf)
 
     def icdf(self, q: ArrayLike) -> Array:  # noqa: ARG002
         """Only distributions of single outputs have it."""
-        raise self._lacks("icdf", self._of_one_output)
+        raise self._lacks("icdf", self._instead_of_cdf)
 
     def entropy(self) -> Array:
         """Some distributions have it."""

@@ -105,7 +105,7 @@ class GaussianCopulaJoint(JointDistribution, dist.TransformedDistribution):
     reparametrized_params: ClassVar[list[str]] = ["correlation_matrix", "score_loc", "score_tril"]
     pytree_data_fields = ("base_marginals", "correlation_matrix", "score_loc", "score_tril")
     kind = "copula"
-    _of_one_output = "use its marginal_cdf and marginal_icdf, or draws of sample"
+    _instead_of_cdf = "use its marginal_cdf and marginal_icdf, or draws of sample"
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ class LinearizedConditional(BoxGaussianDistribution):
         **BoxGaussianDistribution.arg_constraints,
     }
 
-    _of_one_output = "use draws of sample, its mean and its variance"
+    _instead_of_cdf = "use draws of sample, its mean and its variance"
 
     def __init__(
         self,
