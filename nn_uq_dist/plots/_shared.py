@@ -268,7 +268,7 @@ def finished(axes: Sequence[Axes], ax: Any, handles: Sequence[Any] = (), **place
     figure: Any = axes[0].get_figure(root=True)
     handles = handles or axes[0].get_legend_handles_labels()[0]
     if ax is not None:
-        close = {"borderpad": 0.3, "handletextpad": 0.5, "borderaxespad": 0.3}
+        close: dict[str, Any] = {"borderpad": 0.3, "handletextpad": 0.5, "borderaxespad": 0.3}
         axes[0].legend(handles=handles, fontsize=SMALL, handlelength=1.2, **close, **place)
         return figure
     longest = max(len(str(handle.get_label())) for handle in handles)
